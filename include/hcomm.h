@@ -1,0 +1,17 @@
+/*
+ * hcomm: communication runtime for collective libraries. This header brings in the whole public interface.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef HCOMM_H
+#define HCOMM_H
+
+#include <hcomm/comm.h>
+#include <hcomm/config.h>
+#include <hcomm/context.h>
+#include <hcomm/mem.h>
+#include <hcomm/p2p.h>
+#include <hcomm/request.h>
+#include <hcomm/topo.h>
+#include <hcomm/types.h>
+
+#endif

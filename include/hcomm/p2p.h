@@ -1,0 +1,69 @@
+/*
+ * Point-to-point messages with MPI's semantics, in bytes.
+ *
+ * Messages between two ranks on one communicator do not overtake each other; a receive takes the oldest
+ * message that matches (communicator, source, tag). Sources and tags of receives may be wildcards. A message
+ * longer than the receive's capacity is an error of that receive only (HCOMM_ERR_TRUNCATED; the first
+ * `capacity` bytes are written). dest/source HCOMM_RANK_NULL completes at once. Messages to the own rank are
+ * allowed. size 0 is allowed, with NULL.
+ *
+ * Ownership: a buffer given to a nonblocking call belongs to hcomm until the request completes.
+ * Threads: any thread, any call. Blocking calls progress communication; for deadlines see request.h: a
+ * blocking call that times out has given its buffer back (a receive is cancelled, a send abandoned). Errors,
+ * all calls: HCOMM_ERR_INVALID (rank or tag out of range, NULL buffer), HCOMM_ERR_PEER_LOST,
+ * HCOMM_ERR_UNREACHABLE, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_TIMEOUT (blocking calls).
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef HCOMM_P2P_H
+#define HCOMM_P2P_H
+
+#include <hcomm/request.h>
+#include <hcomm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns when buf may be reused; the message may still be under way. */
+HCOMM_API hcomm_status_t hcomm_send(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm);
+/* Returns when the receiver has matched the message (and buf may be reused). */
+HCOMM_API hcomm_status_t hcomm_ssend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm);
+/* Returns when a matching message is in buf. */
+HCOMM_API hcomm_status_t hcomm_recv(void *buf, size_t capacity, int source, int tag, hcomm_comm_t comm,
+                                    hcomm_message_status_t *status);
+/* Sends and receives at the same time, free of deadlock; the buffers must not overlap. */
+HCOMM_API hcomm_status_t hcomm_sendrecv(const void *sendbuf, size_t sendsize, int dest, int sendtag,
+                                        void *recvbuf, size_t capacity, int source, int recvtag,
+                                        hcomm_comm_t comm, hcomm_message_status_t *status);
+
+HCOMM_API hcomm_status_t hcomm_isend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm,
+                                     hcomm_request_t *request);
+HCOMM_API hcomm_status_t hcomm_issend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm,
+                                      hcomm_request_t *request);
+HCOMM_API hcomm_status_t hcomm_irecv(void *buf, size_t capacity, int source, int tag, hcomm_comm_t comm,
+                                     hcomm_request_t *request);
+
+/* Wait for a matching message and describe it without receiving it. */
+HCOMM_API hcomm_status_t hcomm_probe(int source, int tag, hcomm_comm_t comm, hcomm_message_status_t *status);
+/* HCOMM_OK when a matching message is there, HCOMM_AGAIN when not. Never blocks. */
+HCOMM_API hcomm_status_t hcomm_iprobe(int source, int tag, hcomm_comm_t comm, hcomm_message_status_t *status);
+
+/*
+ * Matched probe: takes the message out of matching, so that only hcomm_mrecv()/hcomm_imrecv() with *message
+ * receive it. *message is owned by the caller until then. improbe: HCOMM_AGAIN when there is none.
+ */
+HCOMM_API hcomm_status_t hcomm_mprobe(int source, int tag, hcomm_comm_t comm, hcomm_message_t *message,
+                                      hcomm_message_status_t *status);
+HCOMM_API hcomm_status_t hcomm_improbe(int source, int tag, hcomm_comm_t comm, hcomm_message_t *message,
+                                       hcomm_message_status_t *status);
+/* Receive a matched message; sets *message to HCOMM_MESSAGE_NULL. */
+HCOMM_API hcomm_status_t hcomm_mrecv(void *buf, size_t capacity, hcomm_message_t *message,
+                                     hcomm_message_status_t *status);
+HCOMM_API hcomm_status_t hcomm_imrecv(void *buf, size_t capacity, hcomm_message_t *message,
+                                      hcomm_request_t *request);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,10 @@
+nobase_include_HEADERS = \
+	include/hcomm.h \
+	include/hcomm/comm.h \
+	include/hcomm/config.h \
+	include/hcomm/context.h \
+	include/hcomm/mem.h \
+	include/hcomm/p2p.h \
+	include/hcomm/request.h \
+	include/hcomm/topo.h \
+	include/hcomm/types.h

@@ -1,0 +1,39 @@
+/* Compiler attributes used everywhere. */
+#ifndef HC_COMPILER_H
+#define HC_COMPILER_H
+
+#include <assert.h>
+#include <stddef.h>
+
+#define HC_MUST_CHECK      __attribute__((warn_unused_result))
+#define HC_PRINTF(fmt, va) __attribute__((format(printf, fmt, va)))
+#define HC_COLD            __attribute__((cold, noinline))
+#define HC_CACHE_LINE      64
+#define HC_CACHE_ALIGNED   __attribute__((aligned(HC_CACHE_LINE)))
+
+#define hc_likely(x)   __builtin_expect(!!(x), 1)
+#define hc_unlikely(x) __builtin_expect(!!(x), 0)
+
+/* The structure that contains `member` at `ptr`. */
+#define hc_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+#define hc_array_len(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Extra assertions of --enable-debug builds; always compiled, so they cannot rot. */
+#define hc_assert(x)                                                                                         \
+    do {                                                                                                     \
+        if (HC_DEBUG)                                                                                        \
+            assert(x);                                                                                       \
+    } while (0)
+
+static inline void hc_cpu_relax(void)
+{
+    __builtin_ia32_pause();
+}
+
+static inline size_t hc_align_up(size_t value, size_t alignment)
+{
+    return (value + alignment - 1) & ~(alignment - 1);
+}
+
+#endif

@@ -1,0 +1,1 @@
+libhcrt_la_SOURCES += runtime/boot/boot.h

@@ -1,0 +1,1 @@
+libhcrt_la_SOURCES += runtime/core/core.h

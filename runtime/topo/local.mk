@@ -1,0 +1,6 @@
+# libhctopo: hwloc's room; the launcher links it too.
+noinst_LTLIBRARIES += libhctopo.la
+libhctopo_la_SOURCES = runtime/topo/topo.h
+libhctopo_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+libhctopo_la_LIBADD = $(HWLOC_LIBS)
+libhcrt_la_LIBADD += libhctopo.la

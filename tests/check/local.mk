@@ -1,0 +1,1 @@
+# Tests of tests/check/ are listed here.

@@ -1,0 +1,1 @@
+# Tests of tests/multi/ are listed here.

@@ -1,0 +1,1 @@
+# Tests of tests/transport/ are listed here.

@@ -1,0 +1,1 @@
+# Sources of transports/ofi/ are listed here.

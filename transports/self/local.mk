@@ -1,0 +1,1 @@
+# Sources of transports/self/ are listed here.

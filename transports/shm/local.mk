@@ -1,0 +1,1 @@
+# Sources of transports/shm/ are listed here.
