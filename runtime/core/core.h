@@ -1,7 +1,346 @@
-/* Internal structures of the runtime core. */
+/*
+ * Internal structures of the runtime core, and what its files offer each other.
+ *
+ * Locking: everything of a context is guarded by context->lock, taken by the public calls and by the progress
+ * thread. Functions of this header expect it held unless they say otherwise. There is no second lock in the
+ * core, so there is no lock order; the boot layer's own locks are leaves. Transport upcalls run inside
+ * hc_progress(), lock held.
+ */
 #ifndef HC_CORE_H
 #define HC_CORE_H
 
+#include "runtime/base/clock.h"
+#include "runtime/base/counter.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/pool.h"
+#include "runtime/base/settings.h"
 #include "runtime/base/status.h"
+#include "runtime/boot/boot.h"
+#include "runtime/core/blob.h"
+#include "runtime/core/match.h"
+#include "runtime/core/wire.h"
+#include "transports/transport.h"
+
+#include <hcomm.h>
+
+#include <pthread.h>
+
+enum { HC_IFACE_MAX = 16 };
+
+/* ---- peers ---- */
+
+enum hc_peer_state {
+    HC_PEER_NEW,      /* nothing known */
+    HC_PEER_FETCHING, /* its blob is being fetched */
+    HC_PEER_READY,    /* ep exists */
+    HC_PEER_FAILED,   /* unreachable or dead; failure and detail tell */
+};
+
+/* One rank of the world as seen from here; allocated at first contact, lives as long as the context. */
+struct hc_peer {
+    struct hcomm_context *context;
+    uint32_t rank;
+    enum hc_peer_state state;
+    struct hc_ep *ep;                 /* READY */
+    const struct hc_transport *ops;   /* of ep */
+    const struct hc_iface_attr *attr; /* of ep's iface */
+    size_t eager_max;                 /* payload sent eagerly, mode and attr considered */
+    int64_t credit;                   /* bytes that may still be sent eagerly */
+    uint64_t owed;                    /* bytes consumed here that the peer has not been told of */
+    uint64_t window;                  /* the peer's share of our eager window */
+
+    struct hc_fifo send_queue;    /* hc_send_item: messages in order, waiting for ep or room */
+    struct hc_fifo control_queue; /* hc_control_item: answers waiting for ep or room */
+    size_t queued_bytes;          /* payload copied into send_queue */
+    struct hc_list pending;       /* in context->pending while a queue, batch or stream has work */
+    bool is_pending;
+
+    struct hc_list streaming;    /* requests that send pieces */
+    struct hc_fifo rndv_waiting; /* send requests beyond queue_depth */
+    unsigned rndv_inflight;
+
+    uint8_t *batch; /* SMALL_MSG: gathered messages, batch_used bytes */
+    size_t batch_used, batch_room;
+    unsigned batch_count;
+
+    struct hc_boot_op boot_op; /* FETCHING */
+    struct hc_list fetching;   /* in context->fetching */
+    unsigned attempts;         /* to reach it that failed */
+    uint64_t retry_at;         /* clock, when a further attempt is due; 0: none */
+
+    struct hc_list failing; /* in context->failing until its operations have been failed */
+    hcomm_status_t failure;
+    char *detail; /* FAILED: in words, naming rank and host; owned */
+    void *blob;   /* READY: as fetched; owned */
+    size_t blob_size;
+    struct hc_blob info; /* READY: parsed, points into blob */
+    int pidfd;           /* -1: not watched */
+};
+
+/* ---- requests ---- */
+
+enum hc_request_kind { HC_REQUEST_SEND, HC_REQUEST_RECV, HC_REQUEST_BARRIER };
+
+/* An operation in flight. From context->request_pool; freed by the completing test or wait, or at once if
+ * orphan. */
+struct hcomm_request {
+    enum hc_request_kind kind;
+    atomic_bool complete; /* set last, release; partner: acquire in hc_request_complete_unlocked */
+    bool orphan;          /* nobody will ask: free at completion */
+    bool cancelled;
+    bool immortal; /* the context's shared "already complete" request */
+    hcomm_status_t status;
+    struct hcomm_context *context;
+    struct hcomm_comm *comm;
+    struct hc_peer *peer; /* SEND, RECV of a known source; NULL otherwise */
+    int source, tag; /* RECV: of the message once matched, before that the pattern; SEND: destination, tag */
+    size_t size;     /* RECV: of the message once matched */
+    void *buf;
+    size_t capacity;     /* RECV: room; SEND: bytes to send */
+    struct hc_list node; /* in comm->requests: pending operations of the communicator */
+
+    struct hc_match_recv match; /* RECV: while posted */
+
+    /* rendezvous, both sides */
+    struct hc_fifo_node wait_node; /* peer->rndv_waiting */
+    struct hc_list stream_node;    /* peer->streaming or context's list of gets */
+    uint64_t id;                   /* in context->ids; 0: none */
+    uint64_t remote_id;
+    size_t accept;   /* bytes that travel */
+    size_t issued;   /* bytes handed to the transport */
+    size_t finished; /* bytes complete */
+    unsigned ops;    /* transport operations in flight */
+    bool started;    /* SEND: RTS is out; counted in peer->rndv_inflight */
+    bool sync;       /* SEND: completes at match */
+    struct hc_mem *mem;
+    struct hc_rkey *rkey;
+    uint64_t remote_address;
+    uint64_t activity; /* clock of the last progress, for deadlines */
+
+    /* BARRIER */
+    uint64_t generation;
+    unsigned stage, round;
+};
+
+/* ---- unexpected messages ---- */
+
+/* A message that arrived before its receive. Small payloads come from a pool, others from malloc. */
+struct hcomm_message {
+    struct hc_match_message match;
+    struct hc_peer *peer;
+    struct hcomm_comm *comm; /* set when taken by mprobe */
+    size_t size;             /* of the whole message */
+    uint64_t send_id;        /* rendezvous and synchronous */
+    bool rndv, sync, pooled;
+    uint64_t address;  /* rendezvous by get */
+    uint32_t rkey_len; /* rkey bytes are in payload */
+    size_t charged;    /* counted in context->unexpected_bytes */
+    size_t credit;     /* to give back to the sender when consumed */
+    uint8_t payload[];
+};
+
+/* ---- communicators ---- */
+
+struct hc_barrier_slot;
+
+struct hcomm_comm {
+    struct hcomm_context *context;
+    uint64_t id; /* never reused: leader's world rank << 32 | its counter, top bit clear */
+    int rank, size;
+    uint32_t *world;    /* world rank of each member; NULL: identity */
+    struct hc_list all; /* in context->comms */
+    struct hc_list requests;
+    unsigned busy; /* pending operations */
+    char name[HCOMM_COMM_NAME_MAX];
+
+    /* barrier: who is on this host, and the shared words (barrier.c) */
+    int *local; /* ranks of members on this host, ascending; NULL until prepared */
+    int num_local;
+    int local_index; /* own position in local */
+    int *leaders;    /* first rank of each host; leaders[leader_index] is this host's */
+    int num_leaders, leader_index;
+    int slot;                      /* in the sync area of local[0]; -1: none, use messages */
+    struct hc_barrier_slot *words; /* mapped; NULL until local[0] is reached */
+    bool prepared;
+    uint64_t generation; /* barriers started */
+    uint64_t completed_generation;
+    uint64_t arrived[32];    /* per dissemination round: newest generation received */
+    struct hc_list barriers; /* BARRIER requests in order; the first is active */
+};
+
+/* ---- context ---- */
+
+struct hc_iface_slot {
+    struct hc_iface *iface;
+    struct hc_resource resource;
+};
+
+struct hcomm_context {
+    struct hc_lock lock;
+    struct hc_settings settings;
+    enum hc_setting_origin origins[HC_SETTING_COUNT_MAX];
+    struct hc_counters counters;
+
+    struct hc_boot *boot;
+    const struct hc_boot_job *job;
+    char key[32];     /* of our blob in the modex */
+    char job_id[320]; /* name space and context number */
+    uint64_t host_id;
+    char cpuset[1024];
+    uint32_t *host_of; /* per rank; NULL until hc_context_hosts() */
+
+    struct hc_iface_slot ifaces[HC_IFACE_MAX];
+    unsigned num_ifaces;
+    struct hc_resource_list *resources; /* of the last query, for information; NULL until needed */
+
+    struct hc_peer **peers; /* by world rank; NULL until first contact */
+    struct hc_list pending, fetching, failing;
+    struct hc_list barriers; /* communicators with an active barrier: hcomm_comm.barriers is not empty */
+    unsigned num_barriers;   /* active ones */
+    bool has_work;           /* slow part of progress has something to do */
+    unsigned idle_polls;
+    uint64_t next_check; /* clock, of the next look at liveness */
+
+    struct hc_match match;
+    struct hc_pool request_pool, message_pool;
+    struct hcomm_request done_send; /* what isend returns when the message left at once */
+    struct hcomm_request **ids;     /* rendezvous requests by slot; generation check in the id */
+    uint32_t *id_generation;
+    size_t num_ids;
+    uint32_t free_id; /* head of the free list, 0 = none */
+    uint32_t *id_next;
+    size_t unexpected_bytes;
+    uint64_t eager_window; /* what each peer may send ahead of receives */
+
+    struct hc_list comms;
+    struct hcomm_comm *world, *self;
+    uint32_t next_comm;            /* counter part of the next id led by this rank */
+    uint64_t slots_used;           /* bitmap of barrier slots in our sync area */
+    struct hc_list early_barriers; /* for communicators not made here yet */
+
+    /* waiting */
+    int epoll_fd, wake_fd;
+    unsigned sleepers;   /* threads asleep in epoll */
+    atomic_uint waiters; /* threads inside a wait */
+    bool oversubscribed;
+    bool finalizing;
+
+    /* bandwidth limit: bytes that may be sent now */
+    int64_t tokens;
+    uint64_t tokens_at;
+
+    pthread_t progress_thread;
+    bool progress_thread_running;
+    atomic_bool progress_thread_stop;
+    atomic_uint progress_kick; /* futex word */
+
+    struct hc_host_pool *memory; /* mem.c; NULL until first use */
+    hcomm_topology_t *topology;  /* topology.c; NULL until first use */
+    struct hc_topo *topo;        /* loaded at first need */
+    struct hc_list infos;        /* info.c: strings handed out */
+};
+
+/* ---- context.c ---- */
+
+/* host_of[] of the context, filled at first need; NULL with an error detail when the boot layer fails. */
+const uint32_t *hc_context_hosts(struct hcomm_context *context);
+
+/* ---- peer.c ---- */
+
+/* The peer of a world rank (< size), created at first need; NULL when memory is exhausted. */
+struct hc_peer *hc_peer_get(struct hcomm_context *context, uint32_t rank);
+/* Start reaching the peer if nobody has; never blocks. */
+void hc_peer_connect(struct hc_peer *peer);
+/* Advance fetches and retries; returns how many peers changed state. */
+unsigned hc_peer_progress(struct hcomm_context *context);
+/* The peer is gone or cannot be reached: its operations will be failed by the next progress. detail is
+ * copied. */
+void hc_peer_fail(struct hc_peer *peer, hcomm_status_t status, const char *detail);
+/* Put the peer on the list that progress serves. */
+void hc_peer_set_pending(struct hc_peer *peer);
+/* Set the thread's error detail to the peer's and return its failure. */
+hcomm_status_t hc_peer_error(const struct hc_peer *peer);
+/* "rank 3 (host node1)" in a static buffer of the thread. */
+const char *hc_peer_name(const struct hc_peer *peer);
+void hc_peer_free(struct hc_peer *peer);
+
+/* ---- send.c, recv.c, rndv.c ---- */
+
+/*
+ * Start a send; the arguments are checked already. On HCOMM_OK *request is a request of the context, which
+ * may be &context->done_send. comm_id is comm->id, or with HC_COMM_INTERNAL for the runtime's own messages.
+ */
+hcomm_status_t hc_send_start(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
+                             int dest, int tag, bool sync, struct hcomm_request **request) HC_MUST_CHECK;
+hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *buf, size_t capacity,
+                             int source, int tag, struct hcomm_request **request) HC_MUST_CHECK;
+/* Send a control message (at most 64 bytes, copied), now or when there is room; never fails but for memory.
+ */
+void hc_control_send(struct hc_peer *peer, uint8_t id, const void *header, size_t size);
+/* The transport's upcall: checks and dispatches an arrived message. */
+void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len);
+
+/* ---- request.c, wait.c, progress.c ---- */
+
+struct hcomm_request *hc_request_new(struct hcomm_context *context, enum hc_request_kind kind);
+void hc_request_free(struct hcomm_request *request);
+/* Mark complete; frees an orphan. */
+void hc_request_complete(struct hcomm_request *request, hcomm_status_t status);
+
+/* Poll everything once; returns how much moved. */
+unsigned hc_progress(struct hcomm_context *context);
+
+/*
+ * Progress until done(arg) is true: spin, yield, then sleep. Releases and retakes the lock. `activity` points
+ * to a clock value that, when it moves, postpones the deadline (NULL: none). HCOMM_ERR_TIMEOUT when
+ * timeout_ms pass.
+ */
+hcomm_status_t hc_wait(struct hcomm_context *context, bool (*done)(void *arg), void *arg,
+                       const uint64_t *activity, int timeout_ms) HC_MUST_CHECK;
+/* Wait for one request and free it; on time-out it is given up (receive cancelled, send abandoned). Lock
+ * held. */
+hcomm_status_t hc_request_finish(struct hcomm_request *request, hcomm_message_status_t *status) HC_MUST_CHECK;
+/* Wake threads asleep in hc_wait, after something they may wait for has changed. */
+void hc_wake_sleepers(struct hcomm_context *context);
+
+hcomm_status_t hc_progress_thread_start(struct hcomm_context *context) HC_MUST_CHECK;
+void hc_progress_thread_stop(struct hcomm_context *context); /* lock not held */
+/* Tell the progress thread that there is work; cheap without one. */
+void hc_progress_thread_kick(struct hcomm_context *context);
+
+/* ---- comm.c, barrier.c, mem.c, topology.c, info.c ---- */
+
+static inline uint32_t hc_comm_world_rank(const struct hcomm_comm *comm, int rank)
+{
+    return comm->world ? comm->world[rank] : (uint32_t)rank;
+}
+
+static inline struct hc_peer *hc_comm_peer(const struct hcomm_comm *comm, int rank)
+{
+    uint32_t world = hc_comm_world_rank(comm, rank);
+    struct hc_peer *peer = comm->context->peers[world];
+    return hc_likely(peer != NULL) ? peer : hc_peer_get(comm->context, world);
+}
+
+/* Make world (id 0) and self. */
+hcomm_status_t hc_comm_create_builtin(struct hcomm_context *context) HC_MUST_CHECK;
+/* Free a communicator and what is left of its messages, whatever its state. */
+void hc_comm_destroy(struct hcomm_comm *comm);
+struct hcomm_comm *hc_comm_find(struct hcomm_context *context, uint64_t id);
+
+/* An arrived HC_WIRE_BARRIER, checked for size only. */
+void hc_barrier_arrive(struct hcomm_context *context, uint32_t from, const struct hc_wire_barrier *message);
+/* Advance active barriers; returns how many completed or moved on. Called by hc_progress when num_barriers >
+ * 0. */
+unsigned hc_barrier_progress(struct hcomm_context *context);
+/* A peer failed: fail the barriers of every communicator it is in. */
+void hc_barrier_fail_peer(struct hcomm_context *context, struct hc_peer *peer);
+void hc_barrier_fini(struct hcomm_context *context);
+
+void hc_memory_fini(struct hcomm_context *context);
+void hc_topology_fini(struct hcomm_context *context);
+void hc_info_fini(struct hcomm_context *context);
 
 #endif

@@ -1,1 +1,5 @@
-libhcrt_la_SOURCES += runtime/core/core.h
+libhcrt_la_SOURCES += \
+	runtime/core/blob.h \
+	runtime/core/core.h \
+	runtime/core/match.h \
+	runtime/core/wire.h

@@ -1,0 +1,93 @@
+/*
+ * Messages between runtimes: what travels inside the transports' active messages. Fixed-width, little-endian
+ * (the library refuses to build elsewhere), sizes asserted. Headers are multiples of 8 bytes. Every field
+ * from a peer is checked where it is used.
+ */
+#ifndef HC_WIRE_H
+#define HC_WIRE_H
+
+#include <stdint.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "wire structures are little-endian");
+
+enum hc_wire_id {
+    HC_WIRE_EAGER = 1,      /* hc_wire_match, payload */
+    HC_WIRE_EAGER_SYNC = 2, /* hc_wire_eager_sync, payload: answered with SYNC_ACK at match */
+    HC_WIRE_BATCH = 3,      /* hc_wire_batch_item and payload padded to 8, repeated */
+    HC_WIRE_RTS = 4,        /* hc_wire_rts, rkey: a message of rendezvous size waits at the sender */
+    HC_WIRE_CTS = 5,        /* hc_wire_cts: send it in pieces */
+    HC_WIRE_DATA = 6,       /* hc_wire_data, payload: one piece */
+    HC_WIRE_FIN = 7,        /* hc_wire_fin: to the sender: fetched or refused, the buffer is free */
+    HC_WIRE_SYNC_ACK = 8,   /* hc_wire_fin: to the sender of EAGER_SYNC: matched */
+    HC_WIRE_NACK = 9,       /* hc_wire_fin: to the receiver: the sender gave the message up */
+    HC_WIRE_CREDIT = 10,    /* hc_wire_credit */
+    HC_WIRE_BARRIER = 11,   /* hc_wire_barrier */
+};
+
+/* What matching looks at. */
+struct hc_wire_match {
+    uint64_t comm;   /* communicator id; the top bit marks the runtime's own messages */
+    uint32_t source; /* sender's rank in the communicator */
+    int32_t tag;
+};
+_Static_assert(sizeof(struct hc_wire_match) == 16, "wire size");
+
+struct hc_wire_eager_sync {
+    struct hc_wire_match match;
+    uint64_t send_id; /* sender's request, for the answer */
+};
+_Static_assert(sizeof(struct hc_wire_eager_sync) == 24, "wire size");
+
+struct hc_wire_batch_item {
+    struct hc_wire_match match;
+    uint32_t size; /* of the payload that follows, padded to 8 */
+    uint32_t zero;
+};
+_Static_assert(sizeof(struct hc_wire_batch_item) == 24, "wire size");
+
+struct hc_wire_rts {
+    struct hc_wire_match match;
+    uint64_t size;
+    uint64_t send_id;
+    uint64_t address;  /* of the payload, for get; 0 without an rkey */
+    uint32_t rkey_len; /* bytes of rkey that follow; 0: only pieces are possible */
+    uint32_t zero;
+};
+_Static_assert(sizeof(struct hc_wire_rts) == 48, "wire size");
+
+struct hc_wire_cts {
+    uint64_t send_id;
+    uint64_t recv_id;
+    uint64_t accept; /* bytes wanted, from the start of the message */
+};
+_Static_assert(sizeof(struct hc_wire_cts) == 24, "wire size");
+
+struct hc_wire_data {
+    uint64_t recv_id;
+    uint64_t offset;
+};
+_Static_assert(sizeof(struct hc_wire_data) == 16, "wire size");
+
+struct hc_wire_fin {
+    uint64_t id;
+    int32_t status; /* hcomm_status_t */
+    uint32_t zero;
+};
+_Static_assert(sizeof(struct hc_wire_fin) == 16, "wire size");
+
+struct hc_wire_credit {
+    uint64_t bytes;
+};
+_Static_assert(sizeof(struct hc_wire_credit) == 8, "wire size");
+
+struct hc_wire_barrier {
+    uint64_t comm;
+    uint32_t source; /* sender's rank in the communicator */
+    uint32_t round;
+    uint64_t generation;
+};
+_Static_assert(sizeof(struct hc_wire_barrier) == 24, "wire size");
+
+#define HC_COMM_INTERNAL (UINT64_C(1) << 63)
+
+#endif
