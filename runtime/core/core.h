@@ -98,8 +98,7 @@ struct hcomm_request {
     int source, tag; /* RECV: of the message once matched, before that the pattern; SEND: destination, tag */
     size_t size;     /* RECV: of the message once matched */
     void *buf;
-    size_t capacity;     /* RECV: room; SEND: bytes to send */
-    struct hc_list node; /* in comm->requests: pending operations of the communicator */
+    size_t capacity; /* RECV: room; SEND: bytes to send */
 
     struct hc_match_recv match; /* RECV: while posted */
 
@@ -151,8 +150,7 @@ struct hcomm_comm {
     int rank, size;
     uint32_t *world;    /* world rank of each member; NULL: identity */
     struct hc_list all; /* in context->comms */
-    struct hc_list requests;
-    unsigned busy; /* pending operations */
+    unsigned busy;      /* requests not complete yet, counted by hc_request_new() and hc_request_complete() */
     char name[HCOMM_COMM_NAME_MAX];
 
     /* barrier: who is on this host, and the shared words (barrier.c) */
@@ -279,12 +277,15 @@ hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *bu
 /* Send a control message (at most 64 bytes, copied), now or when there is room; never fails but for memory.
  */
 void hc_control_send(struct hc_peer *peer, uint8_t id, const void *header, size_t size);
+/* Release a message already taken out of matching, unreceived: the sender gets its credit or a refusal. */
+void hc_message_discard(struct hcomm_context *context, struct hcomm_message *message);
 /* The transport's upcall: checks and dispatches an arrived message. */
 void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len);
 
 /* ---- request.c, wait.c, progress.c ---- */
 
-struct hcomm_request *hc_request_new(struct hcomm_context *context, enum hc_request_kind kind);
+/* A zeroed request of the communicator; NULL (with an error detail) when memory is exhausted. */
+struct hcomm_request *hc_request_new(struct hcomm_comm *comm, enum hc_request_kind kind);
 void hc_request_free(struct hcomm_request *request);
 /* Mark complete; frees an orphan. */
 void hc_request_complete(struct hcomm_request *request, hcomm_status_t status);
