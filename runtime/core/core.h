@@ -27,7 +27,7 @@
 
 #include <pthread.h>
 
-enum { HC_IFACE_MAX = 16 };
+enum { HC_IFACE_MAX = 16, HC_COMM_BUCKETS = 64 };
 
 /* ---- peers ---- */
 
@@ -119,8 +119,10 @@ struct hcomm_request {
     uint64_t activity; /* clock of the last progress, for deadlines */
 
     /* BARRIER */
+    struct hc_list barrier_node; /* in comm->barriers */
     uint64_t generation;
-    unsigned stage, round;
+    unsigned stage, round; /* of barrier.c's state machine; round of the dissemination */
+    bool wake;             /* sleepers are left to wake, once they can be reached */
 };
 
 /* ---- unexpected messages ---- */
@@ -143,6 +145,24 @@ struct hcomm_message {
 /* ---- communicators ---- */
 
 struct hc_barrier_slot;
+struct hc_comm_subset;
+
+/* How the barriers of a communicator work; decided by its first one, the same on all members. */
+enum hc_barrier_mode {
+    HC_BARRIER_UNDECIDED, /* first barrier: messages, which also agree on the mode */
+    HC_BARRIER_MESSAGES,  /* dissemination among all members */
+    HC_BARRIER_FLAGS,     /* one host, few members: each watches every other's flag */
+    HC_BARRIER_GATHER,    /* shared words inside hosts, dissemination among their leaders */
+};
+
+enum { HC_BARRIER_SLOTS = 32 };
+
+/* One slot of our own sync area (barrier_shared.c). */
+struct hc_slot_use {
+    bool used;
+    uint16_t members; /* local members of the communicator that uses it; 0: not known yet */
+    uint16_t left;    /* of those, how many have freed the communicator */
+};
 
 struct hcomm_comm {
     struct hcomm_context *context;
@@ -153,7 +173,14 @@ struct hcomm_comm {
     unsigned busy;      /* requests not complete yet, counted by hc_request_new() and hc_request_complete() */
     char name[HCOMM_COMM_NAME_MAX];
 
-    /* barrier: who is on this host, and the shared words (barrier.c) */
+    struct hc_list hashed; /* in context->comm_table */
+
+    /* creation (comm_create.c) */
+    uint32_t collectives;           /* dups and splits started on it: their messages' tags */
+    struct hc_comm_subset *subsets; /* lists of ranks given to create, and how often; owned */
+    size_t num_subsets;
+
+    /* barrier: who is on this host, and the shared words (barrier.c, barrier_shared.c) */
     int *local; /* ranks of members on this host, ascending; NULL until prepared */
     int num_local;
     int local_index; /* own position in local */
@@ -161,11 +188,14 @@ struct hcomm_comm {
     int num_leaders, leader_index;
     int slot;                      /* in the sync area of local[0]; -1: none, use messages */
     struct hc_barrier_slot *words; /* mapped; NULL until local[0] is reached */
-    bool prepared;
-    uint64_t generation; /* barriers started */
-    uint64_t completed_generation;
+    enum hc_barrier_mode mode;
+    bool shared_ok;          /* no member said yet that it cannot use shared words */
+    bool asleep;             /* own bit among the slot's sleepers is set */
+    struct hc_peer *lost;    /* a member that failed: no barrier can succeed; NULL: none known */
+    uint64_t generation;     /* of the newest barrier started; the first is 1 */
     uint64_t arrived[32];    /* per dissemination round: newest generation received */
     struct hc_list barriers; /* BARRIER requests in order; the first is active */
+    struct hc_list active;   /* in context->barriers while comm->barriers is not empty */
 };
 
 /* ---- context ---- */
@@ -214,9 +244,11 @@ struct hcomm_context {
 
     struct hc_list comms;
     struct hcomm_comm *world, *self;
-    uint32_t next_comm;            /* counter part of the next id led by this rank */
-    uint64_t slots_used;           /* bitmap of barrier slots in our sync area */
-    struct hc_list early_barriers; /* for communicators not made here yet */
+    uint32_t next_comm;                            /* counter part of the next id led by this rank */
+    struct hc_list comm_table[HC_COMM_BUCKETS];    /* communicators by id */
+    struct hc_slot_use slot_use[HC_BARRIER_SLOTS]; /* of our own sync area */
+    struct hc_list early_barriers;                 /* for communicators not made here yet */
+    unsigned num_early_barriers;
 
     /* waiting */
     int epoll_fd, wake_fd;
@@ -325,7 +357,7 @@ static inline struct hc_peer *hc_comm_peer(const struct hcomm_comm *comm, int ra
     return hc_likely(peer != NULL) ? peer : hc_peer_get(comm->context, world);
 }
 
-/* Make world (id 0) and self. */
+/* Make world (id 0) and self; also initialises the context's lists of communicators and barriers. */
 hcomm_status_t hc_comm_create_builtin(struct hcomm_context *context) HC_MUST_CHECK;
 /* Free a communicator and what is left of its messages, whatever its state. */
 void hc_comm_destroy(struct hcomm_comm *comm);
@@ -338,6 +370,14 @@ void hc_barrier_arrive(struct hcomm_context *context, uint32_t from, const struc
 unsigned hc_barrier_progress(struct hcomm_context *context);
 /* A peer failed: fail the barriers of every communicator it is in. */
 void hc_barrier_fail_peer(struct hcomm_context *context, struct hc_peer *peer);
+/*
+ * Called by whoever is about to sleep, after the transports are armed: announces the sleep to those on this
+ * host who may end it. False: a barrier can move on, do not sleep.
+ */
+bool hc_barrier_may_sleep(struct hcomm_context *context);
+/* Set the thread's error detail to who has not arrived at a barrier; returns HCOMM_ERR_TIMEOUT. */
+hcomm_status_t hc_barrier_explain_timeout(const struct hcomm_request *request);
+/* Forget what came early; communicators are destroyed already. */
 void hc_barrier_fini(struct hcomm_context *context);
 
 void hc_memory_fini(struct hcomm_context *context);

@@ -80,11 +80,17 @@ struct hc_wire_credit {
 };
 _Static_assert(sizeof(struct hc_wire_credit) == 8, "wire size");
 
+enum hc_barrier_flag {
+    HC_BARRIER_FLAG_SHARED = 1, /* all ranks heard of so far can use the shared words */
+    HC_BARRIER_FLAG_LEAVE = 2,  /* to the owner of the shared words: the sender has freed the communicator */
+};
+
 struct hc_wire_barrier {
     uint64_t comm;
-    uint32_t source; /* sender's rank in the communicator */
-    uint32_t round;
-    uint64_t generation;
+    uint32_t source;     /* sender's rank in the communicator */
+    uint16_t round;      /* of the dissemination, less than 32 */
+    uint16_t flags;      /* enum hc_barrier_flag */
+    uint64_t generation; /* of the barrier; LEAVE: number of the slot */
 };
 _Static_assert(sizeof(struct hc_wire_barrier) == 24, "wire size");
 
