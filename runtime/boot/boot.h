@@ -45,6 +45,7 @@ struct hc_boot_event {
 struct hc_boot_op {
     atomic_int done;       /* set with release by the implementation; partner: acquire in hc_boot_op_done */
     hcomm_status_t status; /* valid when done */
+    const char *reason;    /* when failed: the cause in words, a constant string */
     void *data;            /* get: the blob, owned by the caller (free(3)), NULL on failure */
     size_t size;
     void *impl; /* the implementation's */
@@ -80,18 +81,28 @@ hcomm_status_t hc_boot_put(struct hc_boot *boot, const char *key, const void *bl
 hcomm_status_t hc_boot_get(struct hc_boot *boot, uint32_t rank, const char *key,
                            struct hc_boot_op *op) HC_MUST_CHECK;
 
-/* Start waiting for all ranks of the job to start the same fence. */
+/*
+ * Start waiting for all ranks of the job to start the same fence. Fences have no names: all ranks start them
+ * in the same order, over all open hc_boots.
+ */
 hcomm_status_t hc_boot_fence(struct hc_boot *boot, struct hc_boot_op *op) HC_MUST_CHECK;
 
 /* Forget an operation: after return nothing touches *op any more. Harmless when done. */
 void hc_boot_op_cancel(struct hc_boot *boot, struct hc_boot_op *op);
 
-/* A descriptor that polls readable when an operation is done or an event is waiting; hc_boot_drain() resets
- * it. */
+/*
+ * A descriptor that polls readable when an operation is done, an event is waiting, or an operation's deadline
+ * has come; hc_boot_drain() resets it. Drain is also what ends operations at their deadline and repeats gets
+ * that came too early, so whoever waits for an operation calls it now and then, also when not polling. Cheap
+ * (no system call) when there is nothing to do.
+ */
 int hc_boot_fd(const struct hc_boot *boot);
 void hc_boot_drain(struct hc_boot *boot);
 
-/* The next event, HC_BOOT_EVENT_NONE when there is none. Cheap: one relaxed load when there is none. */
+/*
+ * The next event, HC_BOOT_EVENT_NONE when there is none. Each rank is reported lost at most once per hc_boot,
+ * the server as well. Cheap: two plain loads when there is none.
+ */
 struct hc_boot_event hc_boot_next_event(struct hc_boot *boot);
 
 /* Host index of every rank (size entries), hosts numbered in order of their lowest rank. May ask the server.
