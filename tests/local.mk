@@ -1,6 +1,11 @@
+# What scripts among the tests need to know of the build.
+AM_TESTS_ENVIRONMENT = CC='$(CC)' CXX='$(CXX)' PKG_CONFIG='$(PKG_CONFIG)' HC_SANITIZE='$(HC_SANITIZE)'; \
+	export CC CXX PKG_CONFIG HC_SANITIZE;
+
 include tests/unit/local.mk
 include tests/transport/local.mk
 include tests/multi/local.mk
 include tests/launcher/local.mk
 include tests/fuzz/local.mk
 include tests/check/local.mk
+include tests/install/local.mk

@@ -196,9 +196,6 @@ struct hc_transport {
     /* HC_CAP_SYNC: wake the peer when it sleeps on its event_fd (after a store to a sync area); cheap when
      * awake. */
     void (*ep_wake)(struct hc_ep *ep);
-
-    /* Library beneath and its version in words, e.g. "libfabric 1.17.0", a constant string; NULL: none. */
-    const char *(*library)(void);
 };
 
 enum { HC_SYNC_AREA = 16384 };

@@ -1,0 +1,84 @@
+/*
+ * Messages of growing size to and fro between ranks 0 and 1, checked and timed; further ranks look on.
+ *
+ *     hcommrun -n 2 pingpong
+ *
+ * hcomm_perf measures more, and more exactly. SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <hcomm.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { SIZE_LARGEST = 4 << 20, TAG = 7 };
+
+static void check(hcomm_handle_t hcomm, hcomm_status_t status)
+{
+    if (status == HCOMM_OK)
+        return;
+    fprintf(stderr, "pingpong: %s\n", hcomm_error_detail());
+    hcomm_abort(hcomm, 1);
+}
+
+static double now(void)
+{
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* One message there and back; both ranks call it. */
+static void round_trip(hcomm_handle_t hcomm, char *buffer, size_t size)
+{
+    hcomm_comm_t world = hcomm_comm_world(hcomm);
+    int rank = hcomm_rank(hcomm), peer = 1 - rank;
+    if (rank == 0)
+        check(hcomm, hcomm_send(buffer, size, peer, TAG, world));
+    check(hcomm, hcomm_recv(buffer, size, peer, TAG, world, NULL));
+    if (rank == 1)
+        check(hcomm, hcomm_send(buffer, size, peer, TAG, world));
+}
+
+/* Rank 0 fills the buffer, rank 1 sends it back as it came. */
+static void measure(hcomm_handle_t hcomm, char *buffer, size_t size)
+{
+    int rounds = size < 65536 ? 1000 : 50;
+    memset(buffer, hcomm_rank(hcomm) == 0 ? (int)(size % 251 + 1) : 0, size);
+    round_trip(hcomm, buffer, size); /* connects, and warms the caches */
+    for (size_t i = 0; i < size; i++) {
+        if (buffer[i] != (char)(size % 251 + 1)) {
+            fprintf(stderr, "pingpong: byte %zu of %zu is wrong\n", i, size);
+            hcomm_abort(hcomm, 1);
+        }
+    }
+    double start = now();
+    for (int i = 0; i < rounds; i++)
+        round_trip(hcomm, buffer, size);
+    double one_way = (now() - start) / (2.0 * rounds);
+    if (hcomm_rank(hcomm) == 0)
+        printf("%10zu  %10.2f  %10.1f\n", size, one_way * 1e6, (double)size / one_way * 1e-6);
+}
+
+int main(void)
+{
+    hcomm_handle_t hcomm = NULL;
+    check(hcomm, hcomm_init(&hcomm, NULL));
+    if (hcomm_size(hcomm) < 2) {
+        fprintf(stderr, "pingpong: needs two ranks: hcommrun -n 2 pingpong\n");
+        check(hcomm, hcomm_finalize(hcomm));
+        return 2;
+    }
+    if (hcomm_rank(hcomm) < 2) {
+        char *buffer = hcomm_alloc_host_mem(hcomm, SIZE_LARGEST);
+        if (!buffer)
+            check(hcomm, HCOMM_ERR_NO_MEMORY);
+        if (hcomm_rank(hcomm) == 0)
+            printf("%10s  %10s  %10s\n", "bytes", "us one way", "MB/s");
+        for (size_t size = 1; size <= SIZE_LARGEST; size *= 4)
+            measure(hcomm, buffer, size);
+        check(hcomm, hcomm_free_host_mem(hcomm, buffer));
+    }
+    check(hcomm, hcomm_finalize(hcomm));
+    return 0;
+}
