@@ -1,1 +1,5 @@
-# Sources of scripts/ are listed here.
+EXTRA_DIST += \
+	.ci/run \
+	scripts/lib.sh \
+	scripts/quickstart \
+	scripts/test

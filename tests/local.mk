@@ -1,6 +1,6 @@
 # What scripts among the tests need to know of the build.
-AM_TESTS_ENVIRONMENT = CC='$(CC)' CXX='$(CXX)' PKG_CONFIG='$(PKG_CONFIG)' HC_SANITIZE='$(HC_SANITIZE)'; \
-	export CC CXX PKG_CONFIG HC_SANITIZE;
+AM_TESTS_ENVIRONMENT = CC='$(CC)' CXX='$(CXX)' PKG_CONFIG='$(PKG_CONFIG)' HC_SANITIZE='$(HC_SANITIZE)' \
+	CRITERION_VERBOSITY_LEVEL=2; export CC CXX PKG_CONFIG HC_SANITIZE CRITERION_VERBOSITY_LEVEL;
 
 include tests/unit/local.mk
 include tests/transport/local.mk
