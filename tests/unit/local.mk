@@ -3,6 +3,52 @@ if HAVE_CRITERION
 UNIT_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 UNIT_LIBS = libhcrt.la $(CRITERION_LIBS)
 UNIT_TESTS =
+# runtime/base, boot, topo
+UNIT_TESTS += tests/unit/boot_single \
+	tests/unit/boot_util \
+	tests/unit/config_unknown \
+	tests/unit/config_values \
+	tests/unit/list_order \
+	tests/unit/lock_threads \
+	tests/unit/log_lines \
+	tests/unit/pool_reuse \
+	tests/unit/status_detail \
+	tests/unit/topo_cpulist \
+	tests/unit/topo_host
+tests_unit_boot_single_SOURCES = tests/unit/boot_single.c tests/unit/capture.h
+tests_unit_boot_single_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_boot_single_LDADD = $(UNIT_LIBS)
+tests_unit_boot_util_SOURCES = tests/unit/boot_util.c
+tests_unit_boot_util_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_boot_util_LDADD = $(UNIT_LIBS)
+tests_unit_config_unknown_SOURCES = tests/unit/config_unknown.c tests/unit/capture.h
+tests_unit_config_unknown_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_config_unknown_LDADD = $(UNIT_LIBS)
+tests_unit_config_values_SOURCES = tests/unit/config_values.c
+tests_unit_config_values_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_config_values_LDADD = $(UNIT_LIBS)
+tests_unit_list_order_SOURCES = tests/unit/list_order.c
+tests_unit_list_order_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_list_order_LDADD = $(UNIT_LIBS)
+tests_unit_lock_threads_SOURCES = tests/unit/lock_threads.c
+tests_unit_lock_threads_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_lock_threads_LDADD = $(UNIT_LIBS)
+tests_unit_log_lines_SOURCES = tests/unit/log_lines.c tests/unit/capture.h
+tests_unit_log_lines_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_log_lines_LDADD = $(UNIT_LIBS)
+tests_unit_pool_reuse_SOURCES = tests/unit/pool_reuse.c
+tests_unit_pool_reuse_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_pool_reuse_LDADD = $(UNIT_LIBS)
+tests_unit_status_detail_SOURCES = tests/unit/status_detail.c
+tests_unit_status_detail_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_status_detail_LDADD = $(UNIT_LIBS)
+tests_unit_topo_cpulist_SOURCES = tests/unit/topo_cpulist.c
+tests_unit_topo_cpulist_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_topo_cpulist_LDADD = $(UNIT_LIBS)
+tests_unit_topo_host_SOURCES = tests/unit/topo_host.c
+tests_unit_topo_host_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_topo_host_LDADD = $(UNIT_LIBS)
+
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
 endif
