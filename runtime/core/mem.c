@@ -1,0 +1,395 @@
+/* Host memory for applications. */
+#include "runtime/core/mem.h"
+
+#include "runtime/base/list.h"
+#include "runtime/base/pool.h"
+#include "runtime/core/core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum {
+    BINS = 64,
+    RECORDS_PER_SLAB = 64,
+    FIRST_BUCKETS = 64,
+    SEARCH_MAX = 16, /* blocks of the fitting list that are looked at before a larger block is cut */
+};
+
+/* Huge pages make large messages faster: the range starts where one may. */
+#define HUGE_PAGE ((size_t)2 << 20)
+
+struct block {
+    struct hc_list order; /* all blocks by address */
+    struct hc_list bin;   /* free: blocks of similar size; used: chain of a bucket */
+    size_t offset, size;
+    bool used;
+};
+
+struct hc_host_pool {
+    uint8_t *base;   /* of the blocks */
+    void *mapping;   /* what was mapped: base is aligned inside it */
+    size_t map_size; /* of mapping */
+    size_t limit, alignment, used;
+    struct hc_pool records;
+    struct hc_list order;
+    struct hc_list bins[BINS]; /* free blocks of 2^n … 2^(n+1)-1 bytes */
+    uint64_t nonempty;         /* bit per bin */
+    struct hc_list *buckets;   /* used blocks by offset */
+    size_t num_buckets, num_used;
+};
+
+/* ---- free blocks ---- */
+
+static unsigned bin_of(size_t size)
+{
+    return 63 - (unsigned)__builtin_clzll(size);
+}
+
+static void put_free(struct hc_host_pool *pool, struct block *block)
+{
+    unsigned bin = bin_of(block->size);
+    block->used = false;
+    hc_list_append(&pool->bins[bin], &block->bin);
+    pool->nonempty |= UINT64_C(1) << bin;
+}
+
+static void take_free(struct hc_host_pool *pool, struct block *block)
+{
+    unsigned bin = bin_of(block->size);
+    hc_list_remove(&block->bin);
+    if (hc_list_empty(&pool->bins[bin]))
+        pool->nonempty &= ~(UINT64_C(1) << bin);
+}
+
+/* The first block of the list that is large enough, looking at most at so many. */
+static struct block *search_bin(struct hc_host_pool *pool, unsigned bin, size_t size, size_t most)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, &pool->bins[bin])
+    {
+        struct block *block = hc_list_entry(node, struct block, bin);
+        if (most-- == 0)
+            return NULL;
+        if (block->size >= size)
+            return block;
+    }
+    return NULL;
+}
+
+static struct block *find_free(struct hc_host_pool *pool, size_t size)
+{
+    unsigned bin = bin_of(size);
+    struct block *block = search_bin(pool, bin, size, SEARCH_MAX);
+    if (block)
+        return block;
+    uint64_t larger = bin < 63 ? pool->nonempty >> (bin + 1) : 0;
+    if (larger) {
+        unsigned next = bin + 1 + (unsigned)__builtin_ctzll(larger);
+        return hc_list_entry(hc_list_first(&pool->bins[next]), struct block, bin);
+    }
+    return search_bin(pool, bin, size, SIZE_MAX);
+}
+
+static size_t largest_free(const struct hc_host_pool *pool)
+{
+    size_t largest = 0;
+    struct hc_list *node;
+    hc_list_for_each(node, &pool->order)
+    {
+        const struct block *block = hc_list_entry(node, struct block, order);
+        if (!block->used && block->size > largest)
+            largest = block->size;
+    }
+    return largest;
+}
+
+/* ---- used blocks ---- */
+
+static struct hc_list *bucket_of(const struct hc_host_pool *pool, size_t offset)
+{
+    uint64_t hash = (uint64_t)(offset / pool->alignment) * UINT64_C(0x9E3779B97F4A7C15);
+    return &pool->buckets[(hash >> 32) & (pool->num_buckets - 1)];
+}
+
+static hcomm_status_t resize_buckets(struct hc_host_pool *pool, size_t count)
+{
+    struct hc_list *buckets = malloc(count * sizeof(*buckets));
+    if (!buckets)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "host memory pool: out of memory for %zu records", count);
+    for (size_t i = 0; i < count; i++)
+        hc_list_init(&buckets[i]);
+    free(pool->buckets);
+    pool->buckets = buckets;
+    pool->num_buckets = count;
+    struct hc_list *node;
+    hc_list_for_each(node, &pool->order)
+    {
+        struct block *block = hc_list_entry(node, struct block, order);
+        if (block->used)
+            hc_list_append(bucket_of(pool, block->offset), &block->bin);
+    }
+    return HCOMM_OK;
+}
+
+static struct block *find_used(const struct hc_host_pool *pool, size_t offset)
+{
+    struct hc_list *node, *bucket = bucket_of(pool, offset);
+    hc_list_for_each(node, bucket)
+    {
+        struct block *block = hc_list_entry(node, struct block, bin);
+        if (block->offset == offset)
+            return block;
+    }
+    return NULL;
+}
+
+/* ---- the pool ---- */
+
+static hcomm_status_t map_range(struct hc_host_pool *pool)
+{
+    size_t alignment = pool->alignment > HUGE_PAGE ? pool->alignment : HUGE_PAGE;
+    pool->map_size = pool->limit + alignment;
+    pool->mapping = mmap(NULL, pool->map_size, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pool->mapping == MAP_FAILED)
+        return hc_error(HCOMM_ERR_NO_MEMORY,
+                        "host memory pool: reserving %zu bytes: %s; lower mem_pool_size or raise the limit "
+                        "(ulimit -v)",
+                        pool->map_size, hc_errno_text(errno));
+    pool->base = (uint8_t *)hc_align_up((size_t)pool->mapping, alignment);
+    /* A hint: without huge pages everything works, slower. */
+    (void)madvise(pool->base, pool->limit, MADV_HUGEPAGE);
+    return HCOMM_OK;
+}
+
+static hcomm_status_t add_first_block(struct hc_host_pool *pool)
+{
+    struct block *block = hc_pool_get(&pool->records);
+    if (!block)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "host memory pool: out of memory");
+    *block = (struct block){.offset = 0, .size = pool->limit};
+    hc_list_append(&pool->order, &block->order);
+    put_free(pool, block);
+    return HCOMM_OK;
+}
+
+hcomm_status_t hc_host_pool_create(size_t limit, size_t alignment, struct hc_host_pool **out)
+{
+    struct hc_host_pool *pool = calloc(1, sizeof(*pool));
+    if (!pool)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "host memory pool: out of memory");
+    pool->alignment = alignment;
+    pool->limit = limit & ~(alignment - 1);
+    if (!pool->limit) {
+        free(pool);
+        return hc_error(HCOMM_ERR_LIMIT, "host memory pool: mem_pool_size %zu is less than align_size %zu",
+                        limit, alignment);
+    }
+    hc_list_init(&pool->order);
+    for (size_t i = 0; i < BINS; i++)
+        hc_list_init(&pool->bins[i]);
+    hc_pool_init(&pool->records, sizeof(struct block), RECORDS_PER_SLAB);
+    hcomm_status_t status = map_range(pool);
+    if (status != HCOMM_OK)
+        goto free_pool;
+    status = resize_buckets(pool, FIRST_BUCKETS);
+    if (status == HCOMM_OK)
+        status = add_first_block(pool);
+    if (status != HCOMM_OK)
+        goto unmap;
+    *out = pool;
+    return HCOMM_OK;
+unmap:
+    free(pool->buckets);
+    (void)munmap(pool->mapping, pool->map_size);
+free_pool:
+    hc_pool_fini(&pool->records);
+    free(pool);
+    return status;
+}
+
+void hc_host_pool_destroy(struct hc_host_pool *pool)
+{
+    if (!pool)
+        return;
+    (void)munmap(pool->mapping, pool->map_size);
+    free(pool->buckets);
+    hc_pool_fini(&pool->records);
+    free(pool);
+}
+
+size_t hc_host_pool_used(const struct hc_host_pool *pool)
+{
+    return pool->used;
+}
+
+/* Cut what is not needed off a block that is in no list of free ones. */
+static hcomm_status_t cut(struct hc_host_pool *pool, struct block *block, size_t size)
+{
+    if (block->size == size)
+        return HCOMM_OK;
+    struct block *rest = hc_pool_get(&pool->records);
+    if (!rest)
+        return hc_error(HCOMM_ERR_NO_MEMORY,
+                        "host memory pool: out of memory for records; %zu of %zu bytes used", pool->used,
+                        pool->limit);
+    *rest = (struct block){.offset = block->offset + size, .size = block->size - size};
+    block->size = size;
+    hc_list_append(block->order.next, &rest->order); /* before the successor: right after block */
+    put_free(pool, rest);
+    return HCOMM_OK;
+}
+
+hcomm_status_t hc_host_pool_alloc(struct hc_host_pool *pool, size_t size, void **ptr)
+{
+    struct block *block = NULL;
+    if (size <= pool->limit) {
+        size = hc_align_up(size, pool->alignment);
+        block = size <= pool->limit ? find_free(pool, size) : NULL;
+    }
+    if (!block)
+        return hc_error(
+            HCOMM_ERR_LIMIT,
+            "%zu bytes do not fit the host memory pool: %zu of %zu bytes used, largest free block "
+            "%zu; raise mem_pool_size",
+            size, pool->used, pool->limit, largest_free(pool));
+    if (pool->num_used >= pool->num_buckets) {
+        hcomm_status_t status = resize_buckets(pool, pool->num_buckets * 2);
+        if (status != HCOMM_OK)
+            return status;
+    }
+    take_free(pool, block);
+    hcomm_status_t status = cut(pool, block, size);
+    if (status != HCOMM_OK) {
+        put_free(pool, block);
+        return status;
+    }
+    block->used = true;
+    hc_list_append(bucket_of(pool, block->offset), &block->bin);
+    pool->num_used++;
+    pool->used += size;
+    *ptr = pool->base + block->offset;
+    return HCOMM_OK;
+}
+
+/* Join block with its successor when both are free; block is in no list of free ones. */
+static void join_next(struct hc_host_pool *pool, struct block *block)
+{
+    if (block->order.next == &pool->order)
+        return;
+    struct block *next = hc_list_entry(block->order.next, struct block, order);
+    if (next->used)
+        return;
+    take_free(pool, next);
+    block->size += next->size;
+    hc_list_remove(&next->order);
+    hc_pool_put(&pool->records, next);
+}
+
+static struct block *join_previous(struct hc_host_pool *pool, struct block *block)
+{
+    if (block->order.prev == &pool->order)
+        return block;
+    struct block *previous = hc_list_entry(block->order.prev, struct block, order);
+    if (previous->used)
+        return block;
+    take_free(pool, previous);
+    previous->size += block->size;
+    hc_list_remove(&block->order);
+    hc_pool_put(&pool->records, block);
+    return previous;
+}
+
+hcomm_status_t hc_host_pool_free(struct hc_host_pool *pool, const void *ptr)
+{
+    const uint8_t *address = ptr;
+    if (address < pool->base || address >= pool->base + pool->limit)
+        return hc_error(HCOMM_ERR_INVALID, "%p is not memory from hcomm_alloc_host_mem() of this context",
+                        ptr);
+    struct block *block = find_used(pool, (size_t)(address - pool->base));
+    if (!block)
+        return hc_error(
+            HCOMM_ERR_INVALID,
+            "%p is not the start of a block in use: it was freed already, or points inside a block", ptr);
+    hc_list_remove(&block->bin);
+    block->used = false;
+    pool->num_used--;
+    pool->used -= block->size;
+    join_next(pool, block);
+    put_free(pool, join_previous(pool, block));
+    return HCOMM_OK;
+}
+
+bool hc_host_pool_is_consistent(const struct hc_host_pool *pool)
+{
+    size_t offset = 0, used = 0, count = 0;
+    bool after_free = false;
+    struct hc_list *node;
+    hc_list_for_each(node, &pool->order)
+    {
+        const struct block *block = hc_list_entry(node, struct block, order);
+        bool adjoining = block->offset == offset && block->size && block->size % pool->alignment == 0;
+        if (!adjoining || (after_free && !block->used))
+            return false;
+        if (block->used && find_used(pool, block->offset) != block)
+            return false;
+        offset += block->size;
+        used += block->used ? block->size : 0;
+        count += block->used;
+        after_free = !block->used;
+    }
+    return offset == pool->limit && used == pool->used && count == pool->num_used;
+}
+
+/* ---- public calls ---- */
+
+void hc_memory_fini(struct hcomm_context *context)
+{
+    hc_host_pool_destroy(context->memory);
+    context->memory = NULL;
+}
+
+static hcomm_status_t alloc_locked(struct hcomm_context *context, size_t size, void **ptr)
+{
+    const struct hc_settings *settings = &context->settings;
+    if (!context->memory) {
+        hcomm_status_t status =
+            hc_host_pool_create(settings->mem_pool_size, settings->align_size, &context->memory);
+        if (status != HCOMM_OK)
+            return status;
+    }
+    return hc_host_pool_alloc(context->memory, size, ptr);
+}
+
+HCOMM_API void *hcomm_alloc_host_mem(hcomm_handle_t handle, size_t size)
+{
+    void *ptr = NULL;
+    if (!handle || !size) {
+        (void)hc_error(HCOMM_ERR_INVALID, "hcomm_alloc_host_mem: %s",
+                       handle ? "size is 0" : "handle is NULL");
+        return NULL;
+    }
+    hc_lock_acquire(&handle->lock);
+    hcomm_status_t status = alloc_locked(handle, size, &ptr);
+    hc_lock_release(&handle->lock);
+    if (status != HCOMM_OK)
+        hc_error_prefix("hcomm_alloc_host_mem: ");
+    return ptr;
+}
+
+HCOMM_API hcomm_status_t hcomm_free_host_mem(hcomm_handle_t handle, void *ptr)
+{
+    if (!handle)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_free_host_mem: handle is NULL");
+    if (!ptr)
+        return HCOMM_OK;
+    hc_lock_acquire(&handle->lock);
+    hcomm_status_t status = handle->memory
+                                ? hc_host_pool_free(handle->memory, ptr)
+                                : hc_error(HCOMM_ERR_INVALID, "nothing was allocated from this context");
+    hc_lock_release(&handle->lock);
+    if (status != HCOMM_OK)
+        hc_error_prefix("hcomm_free_host_mem: ");
+    return status;
+}
