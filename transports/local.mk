@@ -1,4 +1,4 @@
-libhcrt_la_SOURCES += transports/transport.h
+libhcrt_la_SOURCES += transports/transport.c transports/transport.h
 include transports/self/local.mk
 include transports/shm/local.mk
 include transports/ofi/local.mk

@@ -144,7 +144,10 @@ struct hc_transport {
     int (*event_fd)(struct hc_iface *iface);
     /*
      * HC_CAP_EVENT: prepare to sleep. HCOMM_OK: event_fd will turn readable for the next event. HCOMM_AGAIN:
-     * events are waiting: progress, do not sleep. The first progress() after arm() disarms.
+     * events are waiting, or what was refused with HCOMM_AGAIN may succeed now: progress, do not sleep. The
+     * first progress() after arm() disarms. Room for an operation refused before arm() is an event, too.
+     * Words in a sync area are the caller's to look at again between arm() and sleeping. Spurious wake-ups
+     * are allowed.
      */
     hcomm_status_t (*arm)(struct hc_iface *iface) HC_MUST_CHECK;
 
@@ -171,7 +174,11 @@ struct hc_transport {
                                const void *data, size_t len, struct hc_mem *mem,
                                struct hc_op *op) HC_MUST_CHECK;
 
-    /* HC_CAP_RMA: write to / read from registered memory of the peer, at most rma_max bytes. */
+    /*
+     * HC_CAP_RMA: write to / read from registered memory of the peer, at most rma_max bytes.
+     * HCOMM_ERR_UNSUPPORTED (from rkey_unpack, too): not with this peer; the ep is fine, use messages
+     * instead.
+     */
     hcomm_status_t (*put)(struct hc_ep *ep, const void *local, size_t len, struct hc_mem *mem,
                           uint64_t remote, struct hc_rkey *rkey, struct hc_op *op) HC_MUST_CHECK;
     hcomm_status_t (*get)(struct hc_ep *ep, void *local, size_t len, struct hc_mem *mem, uint64_t remote,
@@ -203,8 +210,16 @@ enum { HC_SYNC_AREA = 16384 };
 /* The transports built in, in order of preference at equal quality; NULL-terminated. */
 extern const struct hc_transport *const hc_transports[];
 
-/* Query all transports into *list (list->settings set by the caller) and apply `protocol` and `transports`.
+/*
+ * Query all transports into *list (list->settings set by the caller) and apply `protocol` and `transports`:
+ * what they exclude stays in the list, unusable, with the reason; self is never excluded. With `transports`
+ * the list comes in the user's order, which is then the order of preference; else in that of the table.
+ * HCOMM_ERR_CONFIG for a name that does not exist here; the detail lists those that do.
  */
 hcomm_status_t hc_transport_query(struct hc_resource_list *list) HC_MUST_CHECK;
+
+/* Check that an open iface keeps what the interface promises: calls of its capabilities, consistent limits.
+ */
+hcomm_status_t hc_transport_check(const struct hc_iface *iface) HC_MUST_CHECK;
 
 #endif

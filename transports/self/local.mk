@@ -1,1 +1,1 @@
-# Sources of transports/self/ are listed here.
+libhcrt_la_SOURCES += transports/self/self.c transports/self/self.h

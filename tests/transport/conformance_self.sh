@@ -1,0 +1,3 @@
+#!/bin/sh
+# The transport conformance suite over self.
+exec ./tests/transport/conformance self

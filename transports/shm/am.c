@@ -1,0 +1,91 @@
+/* The sending side of active messages: the fast path. */
+#include "transports/shm/shm.h"
+
+#include <string.h>
+
+/* memcpy whose short cases need no call: messages of some bytes are most of the traffic. */
+static inline void copy_payload(unsigned char *to, const void *from, size_t len)
+{
+    if (hc_unlikely(len > 16)) {
+        memcpy(to, from, len);
+    } else if (len >= 8) {
+        uint64_t first, last;
+        memcpy(&first, from, 8);
+        memcpy(&last, (const char *)from + len - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + len - 8, &last, 8);
+    } else if (len >= 4) {
+        uint32_t first, last;
+        memcpy(&first, from, 4);
+        memcpy(&last, (const char *)from + len - 4, 4);
+        memcpy(to, &first, 4);
+        memcpy(to + len - 4, &last, 4);
+    } else {
+        for (size_t i = 0; i < len; i++)
+            to[i] = ((const unsigned char *)from)[i];
+    }
+}
+
+/* Room for a record, or NULL after remembering what was missing. */
+static inline struct hc_shm_line *reserve(struct hc_shm_ep *ep, uint32_t lines)
+{
+    if (hc_unlikely(!ep->granted) && !hc_shm_ep_check_grant(ep))
+        return NULL;
+    return hc_shm_reserve(&ep->out, lines);
+}
+
+hcomm_status_t hc_shm_am_short(struct hc_ep *base, uint8_t id, const void *hdr, size_t hdr_len,
+                               const void *data, size_t len)
+{
+    struct hc_shm_ep *ep = hc_container_of(base, struct hc_shm_ep, base);
+    size_t total = hdr_len + len;
+    hc_assert(hdr_len % 8 == 0);
+    if (hc_unlikely(total > HC_SHM_INLINE_MAX))
+        return hc_error(HCOMM_ERR_INVALID, "shm: %zu bytes are too long for a short message", total);
+    uint32_t lines = hc_shm_lines_for(total);
+    struct hc_shm_line *line = reserve(ep, lines);
+    if (hc_unlikely(!line))
+        return hc_shm_ep_block(ep, lines);
+    copy_payload(line->data, hdr, hdr_len);
+    copy_payload(line->data + hdr_len, data, len);
+    hc_shm_commit(&ep->out, line, lines, hc_shm_header(HC_SHM_INLINE, id, (uint32_t)total));
+    hc_shm_peer_notify(ep->peer, HC_SHM_SLEEP_MESSAGE);
+    return HCOMM_OK;
+}
+
+/* The chunk to pack into, or HC_SHM_NO_CHUNK. */
+static inline uint32_t find_chunk(struct hc_shm_iface *iface, struct hc_shm_ep *ep)
+{
+    hc_shm_pool_reclaim(&iface->pool, &ep->inflight);
+    if (hc_unlikely(ep->inflight.count >= HC_SHM_EP_CHUNKS))
+        return HC_SHM_NO_CHUNK;
+    if (hc_unlikely(!iface->pool.free_count))
+        hc_shm_reclaim_all(iface);
+    return hc_shm_pool_peek(&iface->pool);
+}
+
+hcomm_status_t hc_shm_am_bcopy(struct hc_ep *base, uint8_t id, hc_pack_fn pack, void *arg)
+{
+    struct hc_shm_ep *ep = hc_container_of(base, struct hc_shm_ep, base);
+    struct hc_shm_iface *iface = hc_container_of(base->iface, struct hc_shm_iface, base);
+    struct hc_shm_line *line = reserve(ep, HC_SHM_BCOPY_INLINE_LINES);
+    if (hc_unlikely(!line))
+        return hc_shm_ep_block(ep, HC_SHM_BCOPY_INLINE_LINES);
+    uint32_t index = find_chunk(iface, ep);
+    if (hc_unlikely(index == HC_SHM_NO_CHUNK))
+        return hc_shm_ep_block(ep, HC_SHM_BCOPY_INLINE_LINES | HC_SHM_BLOCKED_CHUNK);
+    void *chunk = hc_shm_pool_chunk(&iface->pool, index);
+    size_t len = pack(chunk, arg);
+    hc_assert(len <= base->iface->attr.bcopy_max);
+    if (len <= HC_SHM_BCOPY_INLINE) {
+        memcpy(line->data, chunk, len);
+        hc_shm_commit(&ep->out, line, hc_shm_lines_for(len), hc_shm_header(HC_SHM_INLINE, id, (uint32_t)len));
+    } else {
+        struct hc_shm_chunk_ref ref = {.index = index, .cookie = (uint32_t)iface->addr.cookie};
+        memcpy(line->data, &ref, sizeof(ref));
+        hc_shm_pool_send(&iface->pool, &ep->inflight);
+        hc_shm_commit(&ep->out, line, 1, hc_shm_header(HC_SHM_CHUNK, id, (uint32_t)len));
+    }
+    hc_shm_peer_notify(ep->peer, HC_SHM_SLEEP_MESSAGE);
+    return HCOMM_OK;
+}

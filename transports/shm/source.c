@@ -1,0 +1,208 @@
+/* The receiving side: claims, polling, delivery. */
+#include "runtime/base/log.h"
+#include "transports/shm/shm.h"
+
+#include <string.h>
+
+static struct hc_shm_ep *find_ep(struct hc_shm_iface *iface, uint32_t rank)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, &iface->eps)
+    {
+        struct hc_shm_ep *ep = hc_list_entry(node, struct hc_shm_ep, link);
+        if (!ep->retired && ep->base.peer == rank)
+            return ep;
+    }
+    return NULL;
+}
+
+/* Stop listening to a source that does not keep to the rules, and say so. */
+static HC_COLD void give_up(struct hc_shm_iface *iface, struct hc_shm_source *source, hcomm_status_t status)
+{
+    source->broken = true;
+    hc_log(status == HCOMM_ERR_PEER_LOST ? HC_LOG_DEBUG : HC_LOG_WARN,
+           "shm: nothing more is taken from rank %u: %s", source->from, hc_error_detail());
+    struct hc_shm_ep *ep = find_ep(iface, source->from);
+    if (ep)
+        iface->ep_failed(iface->arg, &ep->base, status);
+}
+
+static hcomm_status_t attach(struct hc_shm_iface *iface, struct hc_shm_source *source)
+{
+    return source->peer ? HCOMM_OK : hc_shm_peer_get(iface, &source->addr, &source->peer);
+}
+
+static void give_back(struct hc_shm_peer *peer, uint32_t index)
+{
+    /* release: partner is the acquire in hc_shm_pool_reclaim */
+    atomic_store_explicit(&peer->segment.flags[index].busy, 0, memory_order_release);
+    hc_shm_peer_notify(peer, HC_SHM_SLEEP_ROOM);
+}
+
+/* Deliver a message that lies in a chunk of the sender. */
+static hcomm_status_t deliver_chunk(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
+{
+    struct hc_shm_chunk_ref ref;
+    uint32_t len = hc_shm_header_len(header);
+    memcpy(&ref, hc_shm_front(&source->in)->data, sizeof(ref));
+    if (ref.cookie != (uint32_t)source->addr.cookie) {
+        hc_log_debug("shm: dropped a message of an earlier life of rank %u", source->from);
+        return HCOMM_OK;
+    }
+    hcomm_status_t status = attach(iface, source);
+    if (status != HCOMM_OK)
+        return status;
+    struct hc_shm_peer *peer = source->peer;
+    if (ref.index >= peer->segment.chunk_count || len > HC_SHM_CHUNK_BYTES)
+        return hc_error(HCOMM_ERR_PROTOCOL, "chunk %u with %u bytes does not exist", ref.index, len);
+    iface->am(iface->arg, source->from, hc_shm_header_id(header),
+              peer->segment.chunks + (size_t)ref.index * HC_SHM_CHUNK_BYTES, len);
+    give_back(peer, ref.index);
+    return HCOMM_OK;
+}
+
+/* The position was published: a sender that sleeps for want of room must hear of it. */
+static HC_COLD void tell_room(struct hc_shm_iface *iface, struct hc_shm_source *source)
+{
+    if (attach(iface, source) == HCOMM_OK)
+        hc_shm_peer_notify(source->peer, HC_SHM_SLEEP_ROOM);
+}
+
+/* Deliver the record at the read position; false when the source is broken. */
+static inline bool deliver(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
+{
+    uint32_t lines = hc_shm_record_lines(&source->in, header);
+    unsigned kind = hc_shm_header_kind(header);
+    hcomm_status_t status = HCOMM_OK;
+    if (hc_unlikely(!lines))
+        status = hc_error(HCOMM_ERR_PROTOCOL, "a record with header %#llx is malformed",
+                          (unsigned long long)header);
+    else if (hc_likely(kind == HC_SHM_INLINE))
+        iface->am(iface->arg, source->from, hc_shm_header_id(header), hc_shm_front(&source->in)->data,
+                  hc_shm_header_len(header));
+    else if (kind == HC_SHM_CHUNK)
+        status = deliver_chunk(iface, source, header);
+    if (hc_unlikely(status != HCOMM_OK)) {
+        give_up(iface, source, status);
+        return false;
+    }
+    if (hc_unlikely(hc_shm_advance(&source->in, lines)))
+        tell_room(iface, source);
+    return true;
+}
+
+unsigned hc_shm_poll_source(struct hc_shm_iface *iface, struct hc_shm_source *source)
+{
+    unsigned handled = 0;
+    while (handled < HC_SHM_BATCH) {
+        uint64_t header = hc_shm_peek(&source->in);
+        if (hc_likely(!header) || hc_unlikely(source->broken))
+            break;
+        if (hc_unlikely(!deliver(iface, source, header)))
+            break;
+        handled++;
+    }
+    return handled;
+}
+
+/* A consistent copy of a claim; its number, or 0 when there is none or it is being written. */
+static uint32_t read_claim(const struct hc_shm_claim *claim, uint32_t *world_rank, struct hc_shm_addr *addr)
+{
+    /* acquire: partner is the release in hc_shm_ep_create's write_claim */
+    uint32_t epoch = atomic_load_explicit(&claim->epoch, memory_order_acquire);
+    if (!epoch || epoch & 1)
+        return 0;
+    *world_rank = claim->world_rank;
+    memcpy(addr, &claim->addr, sizeof(*addr));
+    /* orders the copy before the second look; partner: the fence in write_claim */
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&claim->epoch, memory_order_relaxed) == epoch ? epoch : 0;
+}
+
+static hcomm_status_t check_claim(const struct hc_shm_iface *iface, uint32_t slot, uint32_t world_rank,
+                                  const struct hc_shm_addr *blob, struct hc_shm_addr *addr)
+{
+    const char *why = hc_shm_addr_check(&iface->addr, blob, sizeof(*blob), addr);
+    if (!why && (addr->local_rank != slot || world_rank >= iface->world_size))
+        why = "it claims to be somebody else";
+    if (why)
+        return hc_error(HCOMM_ERR_PROTOCOL, "shm: refused the sender with local rank %u: %s", slot, why);
+    return HCOMM_OK;
+}
+
+/* Take what an earlier user of the ring left; it writes no more, or it would not have been replaced. */
+static unsigned drain(struct hc_shm_iface *iface, struct hc_shm_source *source)
+{
+    unsigned total = 0, handled = 0;
+    while (!source->broken && (handled = hc_shm_poll_source(iface, source)) > 0)
+        total += handled;
+    return total;
+}
+
+static void adopt_claim(struct hc_shm_source *source, uint32_t epoch, uint32_t world_rank,
+                        const struct hc_shm_addr *addr)
+{
+    if (source->peer && source->addr.cookie != addr->cookie) {
+        hc_shm_peer_put(source->peer);
+        source->peer = NULL;
+    }
+    source->from = world_rank;
+    source->addr = *addr;
+    source->epoch = epoch;
+}
+
+/* Serve the claim on one ring. The very first claimant has begun to write; later ones wait for the grant. */
+static unsigned serve_claim(struct hc_shm_iface *iface, uint32_t slot)
+{
+    enum { FIRST_EPOCH = 2 };
+    struct hc_shm_ring *ring = &iface->segment.rings[slot];
+    struct hc_shm_source *source = &iface->sources[slot];
+    struct hc_shm_addr blob, addr;
+    uint32_t world_rank = 0;
+    uint32_t epoch = read_claim(&ring->claim, &world_rank, &blob);
+    if (!epoch || epoch == source->epoch)
+        return 0;
+    if (check_claim(iface, slot, world_rank, &blob, &addr) != HCOMM_OK) {
+        hc_log_warn("%s", hc_error_detail());
+        return 0;
+    }
+    if (!source->epoch) {
+        hc_shm_consumer_init(&source->in, ring->lines, &ring->head);
+        iface->active[iface->active_count++] = source;
+        adopt_claim(source, epoch, world_rank, &addr);
+    }
+    unsigned handled = 0;
+    if (epoch != FIRST_EPOCH) {
+        handled = drain(iface, source);
+        hc_shm_consumer_reset(&source->in);
+        source->broken = false;
+        adopt_claim(source, epoch, world_rank, &addr);
+    }
+    /* release: partner is the acquire in the sender's wait for the grant; covers the reset */
+    atomic_store_explicit(&ring->granted, epoch, memory_order_release);
+    if (epoch != FIRST_EPOCH)
+        tell_room(iface, source);
+    return handled;
+}
+
+unsigned hc_shm_accept_claims(struct hc_shm_iface *iface)
+{
+    unsigned handled = 0;
+    /* acquire: partner is the release in announce (ep.c); what is claimed is seen below */
+    iface->connects_seen = atomic_load_explicit(&iface->doorbell->connects, memory_order_acquire);
+    for (uint32_t word = 0; word * 64 < iface->segment.ring_count; word++) {
+        uint64_t bits = atomic_load_explicit(&iface->segment.header->active[word], memory_order_acquire);
+        for (; bits; bits &= bits - 1) {
+            uint32_t slot = word * 64 + (uint32_t)__builtin_ctzll(bits);
+            if (slot < iface->segment.ring_count)
+                handled += serve_claim(iface, slot);
+        }
+    }
+    return handled;
+}
+
+void hc_shm_sources_fini(struct hc_shm_iface *iface)
+{
+    for (uint32_t i = 0; i < iface->active_count; i++)
+        hc_shm_peer_put(iface->active[i]->peer);
+}

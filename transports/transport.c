@@ -1,0 +1,206 @@
+#include "transports/transport.h"
+
+#include "transports/self/self.h"
+#include "transports/shm/shm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct hc_transport *const hc_transports[] = {
+    &hc_transport_self,
+    &hc_transport_shm,
+    NULL,
+};
+
+/* One word of a comma-separated list. */
+struct word {
+    const char *text;
+    size_t len;
+};
+
+/* Cut the next word, without blanks around it, off *list; false at the end. Empty words are skipped. */
+static bool next_word(const char **list, struct word *word)
+{
+    static const char blanks[] = " \t";
+    while (**list) {
+        const char *start = *list + strspn(*list, blanks);
+        size_t len = strcspn(start, ",");
+        *list = start + len + (start[len] == ',');
+        while (len && strchr(blanks, start[len - 1]))
+            len--;
+        if (len) {
+            *word = (struct word){start, len};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "ofi" stands for every "ofi:…"; else the names must be equal. */
+static bool word_matches(const struct word *word, const char *name)
+{
+    return strncmp(name, word->text, word->len) == 0 && (name[word->len] == '\0' || name[word->len] == ':');
+}
+
+/* Whether the word is the name of a transport or resource of this build and machine. */
+static bool word_known(const struct word *word, const struct hc_resource_list *list)
+{
+    for (size_t i = 0; hc_transports[i]; i++)
+        if (word_matches(word, hc_transports[i]->name))
+            return true;
+    for (size_t i = 0; i < list->count; i++)
+        if (word_matches(word, list->entries[i].name))
+            return true;
+    return false;
+}
+
+/* Put the names of all resources, each once, into text. */
+static void list_names(const struct hc_resource_list *list, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < list->count && used < size; i++) {
+        bool seen = false;
+        for (size_t j = 0; j < i; j++)
+            seen = seen || strcmp(list->entries[j].name, list->entries[i].name) == 0;
+        if (!seen)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", list->entries[i].name);
+    }
+}
+
+static hcomm_status_t check_names(const struct hc_resource_list *list, const char *wanted)
+{
+    struct word word;
+    const char *rest = wanted;
+    while (next_word(&rest, &word)) {
+        if (word_known(&word, list))
+            continue;
+        char names[384];
+        list_names(list, names, sizeof(names));
+        return hc_error(HCOMM_ERR_CONFIG, "transports: '%.*s' (in \"%s\") is not known here; there are %s",
+                        (int)word.len, word.text, wanted, names);
+    }
+    return HCOMM_OK;
+}
+
+static bool is_self(const struct hc_resource *resource)
+{
+    return strcmp(resource->name, "self") == 0;
+}
+
+/* Place of the resource in the user's list: 0 for self, then 1, 2, …; SIZE_MAX when not listed. */
+static size_t place_in(const char *wanted, const struct hc_resource *resource)
+{
+    struct word word;
+    size_t place = 1;
+    if (is_self(resource))
+        return 0;
+    for (; next_word(&wanted, &word); place++)
+        if (word_matches(&word, resource->name))
+            return place;
+    return SIZE_MAX;
+}
+
+static void reject(struct hc_resource *resource, const char *reason)
+{
+    if (!resource->usable)
+        return; /* the first reason is the one that matters */
+    resource->usable = false;
+    (void)snprintf(resource->reason, sizeof(resource->reason), "%s", reason);
+}
+
+static void apply_list(struct hc_resource_list *list, const char *wanted)
+{
+    char reason[128];
+    (void)snprintf(reason, sizeof(reason), "not in the setting transports=\"%.80s\"", wanted);
+    for (size_t i = 0; i < list->count; i++)
+        if (place_in(wanted, &list->entries[i]) == SIZE_MAX)
+            reject(&list->entries[i], reason);
+}
+
+/* Stable insertion sort: the user's order, and the transports' own order within one name. */
+static void sort_by_list(struct hc_resource_list *list, const char *wanted)
+{
+    for (size_t i = 1; i < list->count; i++) {
+        struct hc_resource moved = list->entries[i];
+        size_t place = place_in(wanted, &moved), at = i;
+        for (; at > 0 && place_in(wanted, &list->entries[at - 1]) > place; at--)
+            list->entries[at] = list->entries[at - 1];
+        list->entries[at] = moved;
+    }
+}
+
+/* Which resources belong to a protocol: names, as in HCOMM_TRANSPORTS, that a resource may have. */
+static const struct {
+    const char *setting;
+    const char *names;
+} families[] = {
+    [HC_PROTOCOL_AUTO] = {"auto", NULL},
+    [HC_PROTOCOL_TCP] = {"tcp", "ofi:tcp,ofi:net,ofi:sockets"},
+    [HC_PROTOCOL_RDMA] = {"rdma", "ofi:verbs"},
+    [HC_PROTOCOL_SHM] = {"shm", "shm,ofi:shm"},
+};
+
+static void apply_protocol(struct hc_resource_list *list, int protocol)
+{
+    char reason[64];
+    const char *names = families[protocol].names;
+    if (!names)
+        return;
+    (void)snprintf(reason, sizeof(reason), "excluded by the setting protocol=%s", families[protocol].setting);
+    for (size_t i = 0; i < list->count; i++)
+        if (place_in(names, &list->entries[i]) == SIZE_MAX)
+            reject(&list->entries[i], reason);
+}
+
+hcomm_status_t hc_transport_query(struct hc_resource_list *list)
+{
+    list->count = 0;
+    for (size_t i = 0; hc_transports[i]; i++) {
+        hcomm_status_t status = hc_transports[i]->query(list);
+        if (status != HCOMM_OK)
+            return status;
+    }
+    apply_protocol(list, list->settings->protocol);
+    const char *wanted = list->settings->transports;
+    if (!wanted)
+        return HCOMM_OK;
+    hcomm_status_t status = check_names(list, wanted);
+    if (status != HCOMM_OK)
+        return status;
+    apply_list(list, wanted);
+    sort_by_list(list, wanted);
+    return HCOMM_OK;
+}
+
+static bool limits_hold(const struct hc_iface_attr *a)
+{
+    return a->addr_max > 0 && a->short_max >= 64 && a->bcopy_max >= 4096 &&
+           a->eager_max + 64 <= a->bcopy_max && a->latency > 0 && a->bandwidth > 0 && a->overhead >= 0 &&
+           !(a->caps & HC_CAP_ZCOPY) == !a->zcopy_max && !(a->caps & HC_CAP_RMA) == !a->rma_max &&
+           !(a->caps & HC_CAP_RMA) == !a->rkey_max && ((a->caps & HC_CAP_RMA) || a->get_min == SIZE_MAX);
+}
+
+static bool calls_there(const struct hc_transport *t, unsigned caps)
+{
+    bool base = t->name && t->query && t->open && t->close && t->progress && t->address && t->reachable &&
+                t->ep_create && t->ep_destroy && t->flush && t->am_short && t->am_bcopy;
+    bool event = !(caps & HC_CAP_EVENT) || (t->event_fd && t->arm);
+    bool zcopy = !(caps & HC_CAP_ZCOPY) || t->am_zcopy;
+    bool rma = !(caps & HC_CAP_RMA) || (t->put && t->get && t->mem_reg && t->mem_dereg && t->rkey_pack &&
+                                        t->rkey_unpack && t->rkey_release);
+    bool sync = !(caps & HC_CAP_SYNC) || (t->sync_area && t->ep_sync_area && t->ep_wake);
+    return base && event && zcopy && rma && sync;
+}
+
+hcomm_status_t hc_transport_check(const struct hc_iface *iface)
+{
+    const struct hc_transport *transport = iface->transport;
+    if (!calls_there(transport, iface->attr.caps))
+        return hc_error(HCOMM_ERR_INTERNAL, "%s: a call that its capabilities %#x promise is missing",
+                        transport->name, iface->attr.caps);
+    if (!limits_hold(&iface->attr))
+        return hc_error(HCOMM_ERR_INTERNAL, "%s: its limits contradict each other", transport->name);
+    return HCOMM_OK;
+}
