@@ -154,6 +154,16 @@ static void apply_protocol(struct hc_resource_list *list, int protocol)
             reject(&list->entries[i], reason);
 }
 
+/* After a query: exclude what the settings exclude. */
+static void apply_settings(struct hc_resource_list *list)
+{
+    apply_protocol(list, list->settings->protocol);
+    if (!list->settings->transports)
+        return;
+    apply_list(list, list->settings->transports);
+    sort_by_list(list, list->settings->transports);
+}
+
 hcomm_status_t hc_transport_query(struct hc_resource_list *list)
 {
     list->count = 0;
@@ -162,16 +172,63 @@ hcomm_status_t hc_transport_query(struct hc_resource_list *list)
         if (status != HCOMM_OK)
             return status;
     }
-    apply_protocol(list, list->settings->protocol);
-    const char *wanted = list->settings->transports;
-    if (!wanted)
-        return HCOMM_OK;
-    hcomm_status_t status = check_names(list, wanted);
-    if (status != HCOMM_OK)
-        return status;
-    apply_list(list, wanted);
-    sort_by_list(list, wanted);
+    if (list->settings->transports) {
+        hcomm_status_t status = check_names(list, list->settings->transports);
+        if (status != HCOMM_OK)
+            return status;
+    }
+    apply_settings(list);
     return HCOMM_OK;
+}
+
+/* Whether the word names the transport, or one of its resources ("ofi:tcp" for ofi), existing or not. */
+static bool word_belongs(const struct word *word, const char *transport)
+{
+    size_t len = strlen(transport);
+    return word->len >= len && strncmp(word->text, transport, len) == 0 &&
+           (word->len == len || word->text[len] == ':');
+}
+
+static bool word_belongs_to_any(const struct word *word)
+{
+    for (size_t i = 0; hc_transports[i]; i++)
+        if (word_belongs(word, hc_transports[i]->name))
+            return true;
+    return false;
+}
+
+/* As check_names() when only one transport was asked: names of the others' resources cannot be judged. */
+static hcomm_status_t check_names_of(const struct hc_resource_list *list, const char *transport)
+{
+    struct word word;
+    const char *rest = list->settings->transports;
+    while (rest && next_word(&rest, &word))
+        if (!word_belongs_to_any(&word) || (word_belongs(&word, transport) && !word_known(&word, list)))
+            return check_names(list, list->settings->transports);
+    return HCOMM_OK;
+}
+
+hcomm_status_t hc_transport_query_one(const struct hc_transport *transport, struct hc_resource_list *list)
+{
+    list->count = 0;
+    hcomm_status_t status = transport->query(list);
+    if (status == HCOMM_OK)
+        status = check_names_of(list, transport->name);
+    if (status == HCOMM_OK)
+        apply_settings(list);
+    return status;
+}
+
+size_t hc_transport_preference(const struct hc_settings *settings, const char *name)
+{
+    struct word word;
+    const char *rest = settings->transports;
+    if (!rest || strcmp(name, "self") == 0)
+        return 0;
+    for (size_t place = 0; next_word(&rest, &word); place++)
+        if (word_matches(&word, name) || word_belongs(&word, name))
+            return place;
+    return SIZE_MAX;
 }
 
 static bool limits_hold(const struct hc_iface_attr *a)

@@ -203,6 +203,9 @@ struct hc_transport {
     /* HC_CAP_SYNC: wake the peer when it sleeps on its event_fd (after a store to a sync area); cheap when
      * awake. */
     void (*ep_wake)(struct hc_ep *ep);
+
+    /* Library beneath and its version in words, e.g. "libfabric 1.17.0", a constant string; NULL: none. */
+    const char *(*library)(void);
 };
 
 enum { HC_SYNC_AREA = 16384 };
@@ -217,6 +220,20 @@ extern const struct hc_transport *const hc_transports[];
  * HCOMM_ERR_CONFIG for a name that does not exist here; the detail lists those that do.
  */
 hcomm_status_t hc_transport_query(struct hc_resource_list *list) HC_MUST_CHECK;
+
+/*
+ * The same for one transport of hc_transports[]: what init uses, because asking libfabric is slow and a job
+ * on one host does not need it.
+ */
+hcomm_status_t hc_transport_query_one(const struct hc_transport *transport,
+                                      struct hc_resource_list *list) HC_MUST_CHECK;
+
+/*
+ * Position of the first item of the setting `transports` that covers a resource or transport name ("ofi"
+ * covers "ofi:tcp" and the other way round), SIZE_MAX when none does; 0 for everything when the setting is
+ * empty.
+ */
+size_t hc_transport_preference(const struct hc_settings *settings, const char *name);
 
 /* Check that an open iface keeps what the interface promises: calls of its capabilities, consistent limits.
  */

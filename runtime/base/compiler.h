@@ -17,6 +17,10 @@
 /* The structure that contains `member` at `ptr`. */
 #define hc_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
+/* The value of a macro as a string literal. */
+#define HC_STRING_OF(text) #text
+#define HC_STRING(macro)   HC_STRING_OF(macro)
+
 #define hc_array_len(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Extra assertions of --enable-debug builds; always compiled, so they cannot rot. */

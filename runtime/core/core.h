@@ -57,9 +57,11 @@ struct hc_peer {
     struct hc_list pending;       /* in context->pending while a queue, batch or stream has work */
     bool is_pending;
 
-    struct hc_list streaming;    /* requests that send pieces */
-    struct hc_fifo rndv_waiting; /* send requests beyond queue_depth */
-    unsigned rndv_inflight;
+    struct hc_list streaming; /* requests whose transfer is under way */
+    struct hc_list
+        rndv_waiting; /* requests whose transfer waits: beyond queue_depth, or the ep is not there yet */
+    unsigned rndv_inflight; /* in streaming */
+    bool rkey_useless;      /* a get turned out impossible: pieces from now on */
 
     uint8_t *batch; /* SMALL_MSG: gathered messages, batch_used bytes */
     size_t batch_used, batch_room;
@@ -103,9 +105,8 @@ struct hcomm_request {
     struct hc_match_recv match; /* RECV: while posted */
 
     /* rendezvous, both sides */
-    struct hc_fifo_node wait_node; /* peer->rndv_waiting */
-    struct hc_list stream_node;    /* peer->streaming or context's list of gets */
-    uint64_t id;                   /* in context->ids; 0: none */
+    struct hc_list stream_node; /* in peer->streaming or peer->rndv_waiting */
+    uint64_t id;                /* in context->ids; 0: none */
     uint64_t remote_id;
     size_t accept;   /* bytes that travel */
     size_t issued;   /* bytes handed to the transport */
@@ -113,6 +114,10 @@ struct hcomm_request {
     unsigned ops;    /* transport operations in flight */
     bool started;    /* SEND: RTS is out; counted in peer->rndv_inflight */
     bool sync;       /* SEND: completes at match */
+    void *offer;     /* RECV: a copy of the rkey offered, while waiting */
+    size_t offer_len;
+    bool owns_buf;     /* SEND: buf is freed with the rendezvous */
+    bool transferring; /* counted in peer->rndv_inflight */
     struct hc_mem *mem;
     struct hc_rkey *rkey;
     uint64_t remote_address;
@@ -232,7 +237,7 @@ struct hcomm_context {
     uint64_t next_check; /* clock, of the next look at liveness */
 
     struct hc_match match;
-    struct hc_pool request_pool, message_pool;
+    struct hc_pool request_pool, message_pool, op_pool;
     struct hcomm_request done_send; /* what isend returns when the message left at once */
     struct hcomm_request **ids;     /* rendezvous requests by slot; generation check in the id */
     uint32_t *id_generation;
@@ -253,6 +258,8 @@ struct hcomm_context {
     /* waiting */
     int epoll_fd, wake_fd;
     unsigned sleepers;   /* threads asleep in epoll */
+    bool wake_written;   /* wake_fd is readable: sleepers are being woken */
+    bool armed;          /* a sleeper armed the transports since the last progress */
     atomic_uint waiters; /* threads inside a wait */
     bool oversubscribed;
     bool finalizing;

@@ -1,12 +1,39 @@
 libhcrt_la_SOURCES += \
+	runtime/core/barrier.c \
 	runtime/core/barrier.h \
+	runtime/core/barrier_shared.c \
 	runtime/core/blob.c \
 	runtime/core/blob.h \
+	runtime/core/coll.c \
 	runtime/core/coll.h \
+	runtime/core/comm.c \
 	runtime/core/comm.h \
+	runtime/core/comm_create.c \
+	runtime/core/complete.c \
+	runtime/core/context.c \
 	runtime/core/core.h \
+	runtime/core/info.c \
 	runtime/core/match.c \
 	runtime/core/match.h \
 	runtime/core/mem.c \
 	runtime/core/mem.h \
+	runtime/core/p2p.c \
+	runtime/core/peer.c \
+	runtime/core/peer.h \
+	runtime/core/progress.c \
+	runtime/core/progress.h \
+	runtime/core/recv.c \
+	runtime/core/recv.h \
+	runtime/core/request.c \
+	runtime/core/request.h \
+	runtime/core/rndv.c \
+	runtime/core/rndv.h \
+	runtime/core/select.c \
+	runtime/core/select.h \
+	runtime/core/send.c \
+	runtime/core/send.h \
+	runtime/core/thread.c \
+	runtime/core/topology.c \
+	runtime/core/wait.c \
+	runtime/core/wait.h \
 	runtime/core/wire.h

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <hwloc.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct hc_topo {
@@ -154,4 +156,20 @@ hcomm_status_t hc_topo_object_index(const struct hc_topo *topo, const char *list
 hcomm_status_t hc_topo_numa_node(const struct hc_topo *topo, const char *list, int *node)
 {
     return object_number(topo, list, HCOMM_LOCALITY_NUMA, OPERATING_SYSTEM, node);
+}
+
+static char library_version[32];
+
+static void write_library_version(void)
+{
+    unsigned version = hwloc_get_api_version(); /* 0x00XXYYZZ */
+    (void)snprintf(library_version, sizeof(library_version), "%u.%u.%u", version >> 16, (version >> 8) & 0xff,
+                   version & 0xff);
+}
+
+const char *hc_topo_library_version(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, write_library_version);
+    return library_version;
 }

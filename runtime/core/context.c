@@ -1,0 +1,508 @@
+/* Start and end of a context. */
+#include "runtime/core/core.h"
+
+#include "runtime/core/peer.h"
+#include "runtime/core/request.h"
+#include "runtime/core/select.h"
+#include "runtime/core/wait.h"
+#include "runtime/topo/topo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    REQUESTS_PER_SLAB = 64,
+    MESSAGES_PER_SLAB = 64,
+    POOLED_MESSAGE = sizeof(struct hcomm_message) + 256,
+    LOST_PEER_GRACE_MS = 2000, /* for the final fence once it is known that somebody will not come */
+};
+
+/* FNV-1a (Fowler, Noll, Vo), 64 bits. */
+static uint64_t hash_bytes(uint64_t hash, const char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ (uint8_t)bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static size_t read_small(const char *path, char *buf, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t got = read(fd, buf, size);
+    (void)close(fd);
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* Processes with equal ids share a running kernel and a process-id name space, so pids mean the same to them.
+ */
+static uint64_t find_host_id(const char *hostname)
+{
+    char text[256];
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    hash = hash_bytes(hash, hostname, strlen(hostname));
+    hash = hash_bytes(hash, text, read_small("/proc/sys/kernel/random/boot_id", text, sizeof(text)));
+    ssize_t length = readlink("/proc/self/ns/pid", text, sizeof(text));
+    return length > 0 ? hash_bytes(hash, text, (size_t)length) : hash;
+}
+
+/* Each peer may send this much ahead: what buffer_pool_size allows if all of them do. */
+static uint64_t share_of_pool(const struct hcomm_context *context)
+{
+    enum { LEAST = 4096 };
+    uint64_t share = context->settings.buffer_pool_size / context->job->size;
+    if (share > context->settings.recv_buffer_size)
+        share = context->settings.recv_buffer_size;
+    return share < LEAST ? LEAST : share;
+}
+
+static hcomm_status_t check_device(const struct hc_settings *settings)
+{
+    if (settings->device_id < 0)
+        return HCOMM_OK;
+    return hc_error(HCOMM_ERR_UNSUPPORTED,
+                    "device_id is %d, but this build has no device support; use -1 (host only)",
+                    settings->device_id);
+}
+
+static hcomm_status_t load_settings(struct hcomm_context *context, const hcomm_config_t *config)
+{
+    hcomm_status_t status = hc_settings_load(config, &context->settings, context->origins);
+    if (status != HCOMM_OK)
+        return status;
+    hc_log_set_level((enum hc_log_level)context->settings.log);
+    hc_config_warn_unknown(&hc_settings_table);
+    return check_device(&context->settings);
+}
+
+static void find_oversubscription(struct hcomm_context *context)
+{
+    unsigned allowed = hc_topo_cpu_count();
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    /* bound to one processor: the launcher has given each rank its own if there are enough */
+    unsigned usable = allowed == 1 && online > 0 ? (unsigned)online : allowed;
+    context->oversubscribed = context->job->local_size > usable;
+}
+
+static hcomm_status_t join_job(struct hcomm_context *context)
+{
+    hcomm_status_t status = hc_boot_open(context->settings.timeout_ms, &context->boot);
+    if (status != HCOMM_OK)
+        return status;
+    context->job = hc_boot_job(context->boot);
+    hc_log_set_name("hcomm rank %u@%s", context->job->rank, context->job->hostname);
+    unsigned instance = hc_boot_instance(context->boot);
+    (void)snprintf(context->key, sizeof(context->key), "hcomm.%u", instance);
+    (void)snprintf(context->job_id, sizeof(context->job_id), "%s.%u", context->job->name_space, instance);
+    context->host_id = find_host_id(context->job->hostname);
+    context->eager_window = share_of_pool(context);
+    find_oversubscription(context);
+    return hc_topo_own_cpuset(context->cpuset, sizeof(context->cpuset));
+}
+
+static hcomm_status_t init_storage(struct hcomm_context *context)
+{
+    hc_pool_init(&context->request_pool, sizeof(struct hcomm_request), REQUESTS_PER_SLAB);
+    hc_pool_init(&context->message_pool, POOLED_MESSAGE, MESSAGES_PER_SLAB);
+    hc_pool_init(&context->op_pool, 64, REQUESTS_PER_SLAB);
+    hc_list_init(&context->pending);
+    hc_list_init(&context->fetching);
+    hc_list_init(&context->failing);
+    hc_list_init(&context->infos);
+    context->peers = calloc(context->job->size, sizeof(*context->peers));
+    if (!context->peers)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "peers: no memory for %u ranks", context->job->size);
+    context->done_send = (struct hcomm_request){
+        .kind = HC_REQUEST_SEND,
+        .complete = true,
+        .immortal = true,
+        .context = context,
+    };
+    return hc_match_init(&context->match);
+}
+
+static hcomm_status_t open_transports(struct hcomm_context *context)
+{
+    const struct hc_iface_params params = {
+        .am = hc_core_am,
+        .ep_failed = hc_core_ep_failed,
+        .arg = context,
+        .settings = &context->settings,
+        .counters = &context->counters,
+        .world_rank = context->job->rank,
+        .world_size = context->job->size,
+        .local_rank = context->job->local_rank,
+        .local_size = context->job->local_size,
+        .job_id = context->job_id,
+    };
+    return hc_select_open(context, &params);
+}
+
+static hcomm_status_t watch_transports(struct hcomm_context *context)
+{
+    hcomm_status_t status = hc_wait_add(context, hc_boot_fd(context->boot), HC_WAIT_BOOT, 0);
+    for (unsigned i = 0; status == HCOMM_OK && i < context->num_ifaces; i++) {
+        struct hc_iface *iface = context->ifaces[i].iface;
+        if (iface->attr.caps & HC_CAP_EVENT)
+            status = hc_wait_add(context, iface->transport->event_fd(iface), HC_WAIT_IFACE, i);
+    }
+    return status;
+}
+
+/* Collects the ifaces' addresses into `storage`, one after the other. */
+static hcomm_status_t collect_addresses(struct hcomm_context *context, struct hc_blob *blob, uint8_t *storage,
+                                        size_t room)
+{
+    for (unsigned i = 0; i < context->num_ifaces; i++) {
+        struct hc_iface *iface = context->ifaces[i].iface;
+        size_t length = room;
+        hcomm_status_t status = iface->transport->address(iface, storage, &length);
+        if (status != HCOMM_OK)
+            return status;
+        blob->addresses[blob->num_addresses++] = (struct hc_blob_address){
+            .name = context->ifaces[i].resource.name,
+            .name_len = strlen(context->ifaces[i].resource.name),
+            .addr = storage,
+            .addr_len = length,
+        };
+        storage += length;
+        room -= length;
+    }
+    return HCOMM_OK;
+}
+
+static hcomm_status_t pack_self(struct hcomm_context *context, void *bytes, size_t *size)
+{
+    uint8_t addresses[HC_BLOB_MAX];
+    struct hc_blob blob = {
+        .host_id = context->host_id,
+        .pid = (uint32_t)getpid(),
+        .eager_window = (uint32_t)context->eager_window,
+        .numa_node = -1,
+        .device = -1,
+        .hostname = context->job->hostname,
+        .hostname_len = strlen(context->job->hostname),
+        .cpuset = context->cpuset,
+        .cpuset_len = strlen(context->cpuset),
+    };
+    hcomm_status_t status = collect_addresses(context, &blob, addresses, sizeof(addresses));
+    return status == HCOMM_OK ? hc_blob_pack(&blob, bytes, HC_BLOB_MAX, size) : status;
+}
+
+static hcomm_status_t publish_self(struct hcomm_context *context)
+{
+    uint8_t bytes[HC_BLOB_MAX];
+    size_t size = 0;
+    hcomm_status_t status = pack_self(context, bytes, &size);
+    return status == HCOMM_OK ? hc_boot_put(context->boot, context->key, bytes, size) : status;
+}
+
+static hcomm_status_t start(struct hcomm_context *context, const hcomm_config_t *config)
+{
+    hcomm_status_t status = load_settings(context, config);
+    if (status == HCOMM_OK)
+        status = join_job(context);
+    if (status == HCOMM_OK)
+        status = init_storage(context);
+    if (status == HCOMM_OK)
+        status = hc_wait_init(context);
+    if (status == HCOMM_OK)
+        status = open_transports(context);
+    if (status == HCOMM_OK)
+        status = watch_transports(context);
+    if (status == HCOMM_OK)
+        status = hc_comm_create_builtin(context);
+    if (status == HCOMM_OK)
+        status = publish_self(context);
+    if (status == HCOMM_OK && context->settings.progress_thread)
+        status = hc_progress_thread_start(context);
+    return status;
+}
+
+static void destroy_comms(struct hcomm_context *context)
+{
+    if (!context->comms.next)
+        return;
+    struct hc_list *node;
+    while ((node = hc_list_first(&context->comms)))
+        hc_comm_destroy(hc_list_entry(node, struct hcomm_comm, all));
+    hc_barrier_fini(context);
+}
+
+static void free_peers(struct hcomm_context *context)
+{
+    for (uint32_t rank = 0; context->peers && rank < context->job->size; rank++)
+        hc_peer_free(context->peers[rank]);
+    free(context->peers);
+}
+
+static void free_messages(struct hcomm_context *context)
+{
+    struct hc_list *node;
+    while (context->match.table && (node = hc_list_first(&context->match.all))) {
+        struct hcomm_message *message = hc_list_entry(node, struct hcomm_message, match.all);
+        hc_match_drop(&context->match, &message->match);
+        if (!message->pooled)
+            free(message);
+    }
+    hc_match_fini(&context->match);
+}
+
+/* Everything, in whatever state; nobody else uses the context. */
+static void destroy(struct hcomm_context *context)
+{
+    hc_topology_fini(context);
+    if (context->infos.next)
+        hc_info_fini(context);
+    destroy_comms(context);
+    free_messages(context);
+    free_peers(context);
+    hc_select_close(context);
+    hc_memory_fini(context);
+    hc_wait_fini(context);
+    hc_pool_fini(&context->request_pool);
+    hc_pool_fini(&context->message_pool);
+    hc_pool_fini(&context->op_pool);
+    free(context->ids);
+    free(context->id_generation);
+    free(context->id_next);
+    free(context->host_of);
+    hc_boot_close(context->boot);
+    free(context);
+}
+
+HCOMM_API hcomm_status_t hcomm_init(hcomm_handle_t *handle, const hcomm_config_t *config)
+{
+    if (!handle)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_init: handle is NULL");
+    struct hcomm_context *context =
+        aligned_alloc(HC_CACHE_LINE, hc_align_up(sizeof(*context), HC_CACHE_LINE));
+    if (!context)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "hcomm_init: out of memory");
+    (void)memset(context, 0, sizeof(*context));
+    hc_lock_init(&context->lock);
+    context->epoll_fd = context->wake_fd = -1;
+    hcomm_status_t status = start(context, config);
+    if (status != HCOMM_OK) {
+        destroy(context);
+        return status;
+    }
+    *handle = context;
+    return HCOMM_OK;
+}
+
+/* ---- end ---- */
+
+static bool queues_are_empty(void *arg)
+{
+    const struct hcomm_context *context = arg;
+    return hc_list_empty(&context->pending) && hc_list_empty(&context->failing);
+}
+
+/* Flushes of all eps at once. */
+struct flush {
+    struct hc_op op;
+    bool done;
+};
+
+static void flush_done(struct hc_op *op, hcomm_status_t status)
+{
+    (void)status; /* a broken ep has nothing left to flush; its failure is reported on its own */
+    hc_container_of(op, struct flush, op)->done = true;
+}
+
+struct flush_set {
+    struct hcomm_context *context;
+    struct flush *flushes; /* by rank */
+};
+
+static bool flushed(const struct flush_set *set, uint32_t rank)
+{
+    const struct hc_peer *peer = set->context->peers[rank];
+    return !peer || peer->state != HC_PEER_READY || set->flushes[rank].done;
+}
+
+static bool all_flushed(void *arg)
+{
+    const struct flush_set *set = arg;
+    for (uint32_t rank = 0; rank < set->context->job->size; rank++)
+        if (!flushed(set, rank))
+            return false;
+    return true;
+}
+
+static void start_flush(struct hc_peer *peer, struct flush *flush)
+{
+    flush->op.done = flush_done;
+    hcomm_status_t status = peer->ops->flush(peer->ep, &flush->op);
+    while (status == HCOMM_AGAIN && peer->state == HC_PEER_READY) {
+        (void)hc_progress(peer->context);
+        status = peer->ops->flush(peer->ep, &flush->op);
+    }
+    if (status != HCOMM_IN_PROGRESS)
+        flush->done = true;
+}
+
+static hcomm_status_t flush_eps(struct hcomm_context *context, int timeout_ms)
+{
+    struct flush_set set = {context, calloc(context->job->size, sizeof(struct flush))};
+    if (!set.flushes)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "hcomm_finalize: out of memory");
+    for (uint32_t rank = 0; rank < context->job->size; rank++)
+        if (context->peers[rank] && context->peers[rank]->state == HC_PEER_READY)
+            start_flush(context->peers[rank], &set.flushes[rank]);
+    hcomm_status_t status = hc_wait(context, all_flushed, &set, NULL, timeout_ms);
+    if (status != HCOMM_OK)
+        /* a late done() must not write to freed memory: the eps go first */
+        for (uint32_t rank = 0; rank < context->job->size; rank++)
+            if (!flushed(&set, rank))
+                hc_peer_fail(context->peers[rank], HCOMM_ERR_TIMEOUT, "not flushed before the deadline");
+    (void)hc_peer_progress(context);
+    free(set.flushes);
+    return status;
+}
+
+static bool fence_is_done(void *arg)
+{
+    return hc_boot_op_done(arg);
+}
+
+static bool somebody_is_lost(const struct hcomm_context *context)
+{
+    return atomic_load_explicit(&context->counters.value[HC_COUNTER_PEERS_LOST], memory_order_relaxed) > 0;
+}
+
+static hcomm_status_t name_first_lost(const struct hcomm_context *context)
+{
+    for (uint32_t rank = 0; rank < context->job->size; rank++)
+        if (context->peers[rank] && context->peers[rank]->state == HC_PEER_FAILED)
+            return hc_error(HCOMM_ERR_PEER_LOST, "hcomm_finalize: %s",
+                            context->peers[rank]->detail ? context->peers[rank]->detail : "a peer is lost");
+    return hc_error(HCOMM_ERR_PEER_LOST, "hcomm_finalize: a peer is lost");
+}
+
+/* The clock is looked at between waits, because a peer may be found dead while the fence is waited for. */
+static hcomm_status_t wait_for_fence(struct hcomm_context *context, struct hc_boot_op *op)
+{
+    enum { STEP_MS = 200 };
+    uint64_t deadline = hc_deadline_ms((unsigned)context->settings.timeout_ms);
+    bool shortened = false;
+    for (;;) {
+        if (hc_wait(context, fence_is_done, op, NULL, STEP_MS) == HCOMM_OK)
+            return op->status;
+        hc_boot_drain(context->boot);
+        if (somebody_is_lost(context) && !shortened) {
+            deadline = hc_deadline_ms(LOST_PEER_GRACE_MS);
+            shortened = true;
+        }
+        if (hc_clock_ns() >= deadline)
+            return shortened
+                       ? name_first_lost(context)
+                       : hc_error(
+                             HCOMM_ERR_TIMEOUT,
+                             "hcomm_finalize: not all of %u ranks arrived within %d ms (setting timeout_ms)",
+                             context->job->size, context->settings.timeout_ms);
+    }
+}
+
+static hcomm_status_t fence(struct hcomm_context *context)
+{
+    if (context->job->size == 1)
+        return HCOMM_OK;
+    struct hc_boot_op op = {0};
+    hcomm_status_t status = hc_boot_fence(context->boot, &op);
+    if (status != HCOMM_OK)
+        return status;
+    status = wait_for_fence(context, &op);
+    hc_boot_op_cancel(context->boot, &op);
+    if (status != HCOMM_OK && somebody_is_lost(context))
+        return name_first_lost(context);
+    return status;
+}
+
+static hcomm_status_t leave(struct hcomm_context *context)
+{
+    int timeout_ms = context->settings.timeout_ms;
+    hcomm_status_t queues = hc_wait(context, queues_are_empty, context, NULL, timeout_ms);
+    if (queues == HCOMM_ERR_TIMEOUT)
+        queues =
+            hc_error(HCOMM_ERR_TIMEOUT, "hcomm_finalize: messages are still queued after %d ms", timeout_ms);
+    context->finalizing = true;
+    hcomm_status_t flushes = flush_eps(context, timeout_ms);
+    hcomm_status_t fenced = fence(context);
+    if (fenced != HCOMM_OK)
+        return fenced;
+    return queues != HCOMM_OK ? queues : flushes;
+}
+
+HCOMM_API hcomm_status_t hcomm_finalize(hcomm_handle_t handle)
+{
+    if (!handle)
+        return HCOMM_OK;
+    hc_progress_thread_stop(handle);
+    hc_lock_acquire(&handle->lock);
+    hcomm_status_t status = leave(handle);
+    hc_lock_release(&handle->lock);
+    destroy(handle);
+    return status;
+}
+
+HCOMM_API void hcomm_abort(hcomm_handle_t handle, int code)
+{
+    if (code < 1 || code > 255)
+        code = 1;
+    hc_boot_abort(handle ? handle->boot : NULL, code, "hcomm_abort was called");
+    _exit(code);
+}
+
+const uint32_t *hc_context_hosts(struct hcomm_context *context)
+{
+    if (context->host_of)
+        return context->host_of;
+    uint32_t *host_of = calloc(context->job->size, sizeof(*host_of));
+    if (!host_of) {
+        (void)hc_error(HCOMM_ERR_NO_MEMORY, "host map: no memory for %u ranks", context->job->size);
+        return NULL;
+    }
+    if (context->job->num_hosts > 1 && hc_boot_hosts(context->boot, host_of) != HCOMM_OK) {
+        free(host_of);
+        return NULL;
+    }
+    context->host_of = host_of;
+    return host_of;
+}
+
+HCOMM_API hcomm_comm_t hcomm_comm_world(hcomm_handle_t handle)
+{
+    return handle ? handle->world : NULL;
+}
+
+HCOMM_API hcomm_comm_t hcomm_comm_self(hcomm_handle_t handle)
+{
+    return handle ? handle->self : NULL;
+}
+
+HCOMM_API int hcomm_rank(hcomm_handle_t handle)
+{
+    return handle ? (int)handle->job->rank : -1;
+}
+
+HCOMM_API int hcomm_size(hcomm_handle_t handle)
+{
+    return handle ? (int)handle->job->size : -1;
+}
+
+HCOMM_API hcomm_status_t hcomm_progress(hcomm_handle_t handle)
+{
+    if (!handle)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_progress: handle is NULL");
+    hc_lock_acquire(&handle->lock);
+    unsigned moved = hc_progress(handle);
+    hc_lock_release(&handle->lock);
+    return moved ? HCOMM_OK : HCOMM_AGAIN;
+}

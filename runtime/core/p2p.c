@@ -1,0 +1,332 @@
+/* The public point-to-point calls: checks, then the lock, then the work. */
+#include "runtime/core/core.h"
+
+#include "runtime/core/recv.h"
+#include "runtime/core/request.h"
+#include "runtime/core/wait.h"
+
+static hcomm_status_t bad_send(const char *call, const void *buf, size_t size, int dest, int tag,
+                               const struct hcomm_comm *comm)
+{
+    if (!comm)
+        return hc_error(HCOMM_ERR_INVALID, "%s: comm is NULL", call);
+    if (!buf && size)
+        return hc_error(HCOMM_ERR_INVALID, "%s: buffer is NULL but size is %zu", call, size);
+    if (tag < 0)
+        return hc_error(HCOMM_ERR_INVALID, "%s: tag %d is not in 0..%d", call, tag, HCOMM_TAG_MAX);
+    return hc_error(HCOMM_ERR_INVALID, "%s: dest %d is not in 0..%d of communicator '%s'", call, dest,
+                    comm->size - 1, comm->name);
+}
+
+/* True for a destination that exists; RANK_NULL is the caller's case. */
+static inline bool send_is_good(const void *buf, size_t size, int dest, int tag,
+                                const struct hcomm_comm *comm)
+{
+    return comm && (buf || !size) && tag >= 0 && dest >= 0 && dest < comm->size;
+}
+
+static inline bool is_null_rank(int rank, int tag, bool wildcard, const struct hcomm_comm *comm)
+{
+    return comm && rank == HCOMM_RANK_NULL && (tag >= 0 || (wildcard && tag == HCOMM_ANY_TAG));
+}
+
+static hcomm_status_t bad_recv(const char *call, const void *buf, size_t capacity, int source, int tag,
+                               const struct hcomm_comm *comm)
+{
+    if (!comm)
+        return hc_error(HCOMM_ERR_INVALID, "%s: comm is NULL", call);
+    if (!buf && capacity)
+        return hc_error(HCOMM_ERR_INVALID, "%s: buffer is NULL but capacity is %zu", call, capacity);
+    if (tag < HCOMM_ANY_TAG)
+        return hc_error(HCOMM_ERR_INVALID, "%s: tag %d is neither in 0..%d nor HCOMM_ANY_TAG", call, tag,
+                        HCOMM_TAG_MAX);
+    return hc_error(HCOMM_ERR_INVALID,
+                    "%s: source %d is neither in 0..%d of communicator '%s' nor HCOMM_ANY_SOURCE", call,
+                    source, comm->size - 1, comm->name);
+}
+
+static inline bool recv_is_good(const void *buf, size_t capacity, int source, int tag,
+                                const struct hcomm_comm *comm)
+{
+    return comm && (buf || !capacity) && tag >= HCOMM_ANY_TAG && source >= HCOMM_ANY_SOURCE &&
+           source < comm->size;
+}
+
+static void null_status(hcomm_message_status_t *status)
+{
+    if (status)
+        *status = (hcomm_message_status_t){.source = HCOMM_RANK_NULL, .tag = HCOMM_ANY_TAG};
+}
+
+static hcomm_status_t start_send(const char *call, const void *buf, size_t size, int dest, int tag,
+                                 hcomm_comm_t comm, bool sync, hcomm_request_t *request)
+{
+    if (!request)
+        return hc_error(HCOMM_ERR_INVALID, "%s: request is NULL", call);
+    if (hc_unlikely(!send_is_good(buf, size, dest, tag, comm))) {
+        if (!is_null_rank(dest, tag, false, comm))
+            return bad_send(call, buf, size, dest, tag, comm);
+        *request = &comm->context->done_send;
+        return HCOMM_OK;
+    }
+    hc_lock_acquire(&comm->context->lock);
+    hcomm_status_t status = hc_send_start(comm, comm->id, buf, size, dest, tag, sync, request);
+    hc_lock_release(&comm->context->lock);
+    return status;
+}
+
+HCOMM_API hcomm_status_t hcomm_isend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm,
+                                     hcomm_request_t *request)
+{
+    return start_send("hcomm_isend", buf, size, dest, tag, comm, false, request);
+}
+
+HCOMM_API hcomm_status_t hcomm_issend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm,
+                                      hcomm_request_t *request)
+{
+    return start_send("hcomm_issend", buf, size, dest, tag, comm, true, request);
+}
+
+static hcomm_status_t blocking_send(const char *call, const void *buf, size_t size, int dest, int tag,
+                                    hcomm_comm_t comm, bool sync)
+{
+    if (hc_unlikely(!send_is_good(buf, size, dest, tag, comm)))
+        return is_null_rank(dest, tag, false, comm) ? HCOMM_OK : bad_send(call, buf, size, dest, tag, comm);
+    struct hcomm_request *request = NULL;
+    hc_lock_acquire(&comm->context->lock);
+    hcomm_status_t status = hc_send_start(comm, comm->id, buf, size, dest, tag, sync, &request);
+    if (status == HCOMM_OK && request != &comm->context->done_send)
+        status = hc_request_finish(request, NULL);
+    hc_lock_release(&comm->context->lock);
+    return status;
+}
+
+HCOMM_API hcomm_status_t hcomm_send(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm)
+{
+    return blocking_send("hcomm_send", buf, size, dest, tag, comm, false);
+}
+
+HCOMM_API hcomm_status_t hcomm_ssend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm)
+{
+    return blocking_send("hcomm_ssend", buf, size, dest, tag, comm, true);
+}
+
+HCOMM_API hcomm_status_t hcomm_irecv(void *buf, size_t capacity, int source, int tag, hcomm_comm_t comm,
+                                     hcomm_request_t *request)
+{
+    if (!request)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_irecv: request is NULL");
+    if (hc_unlikely(!recv_is_good(buf, capacity, source, tag, comm))) {
+        if (!is_null_rank(source, tag, true, comm))
+            return bad_recv("hcomm_irecv", buf, capacity, source, tag, comm);
+        *request = &comm->context->done_send;
+        return HCOMM_OK;
+    }
+    hc_lock_acquire(&comm->context->lock);
+    hcomm_status_t status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, request);
+    hc_lock_release(&comm->context->lock);
+    return status;
+}
+
+HCOMM_API hcomm_status_t hcomm_recv(void *buf, size_t capacity, int source, int tag, hcomm_comm_t comm,
+                                    hcomm_message_status_t *message_status)
+{
+    if (hc_unlikely(!recv_is_good(buf, capacity, source, tag, comm))) {
+        if (!is_null_rank(source, tag, true, comm))
+            return bad_recv("hcomm_recv", buf, capacity, source, tag, comm);
+        null_status(message_status);
+        return HCOMM_OK;
+    }
+    struct hcomm_request *request = NULL;
+    hc_lock_acquire(&comm->context->lock);
+    hcomm_status_t status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, &request);
+    if (status == HCOMM_OK)
+        status = hc_request_finish(request, message_status);
+    hc_lock_release(&comm->context->lock);
+    return status;
+}
+
+HCOMM_API hcomm_status_t hcomm_sendrecv(const void *sendbuf, size_t sendsize, int dest, int sendtag,
+                                        void *recvbuf, size_t capacity, int source, int recvtag,
+                                        hcomm_comm_t comm, hcomm_message_status_t *status)
+{
+    hcomm_request_t recv = HCOMM_REQUEST_NULL, send = HCOMM_REQUEST_NULL;
+    hcomm_status_t outcome = hcomm_irecv(recvbuf, capacity, source, recvtag, comm, &recv);
+    if (outcome != HCOMM_OK)
+        return outcome;
+    hcomm_status_t sent = hcomm_isend(sendbuf, sendsize, dest, sendtag, comm, &send);
+    hc_lock_acquire(&comm->context->lock);
+    if (sent == HCOMM_OK)
+        sent = hc_request_finish(send, NULL);
+    if (sent != HCOMM_OK && !hc_request_is_complete(recv)) {
+        hc_request_give_up(recv);
+        null_status(status);
+        outcome = sent;
+    } else {
+        outcome = hc_request_finish(recv, status);
+    }
+    hc_lock_release(&comm->context->lock);
+    return sent != HCOMM_OK ? sent : outcome;
+}
+
+/* ---- probes ---- */
+
+struct probe {
+    hcomm_comm_t comm;
+    int source, tag;
+    struct hcomm_message *found;
+};
+
+/* HCOMM_AGAIN: go on looking. Lock held. */
+static hcomm_status_t look(struct probe *probe)
+{
+    probe->found = hc_message_find(probe->comm, probe->source, probe->tag);
+    if (probe->found)
+        return HCOMM_OK;
+    if (probe->source == HCOMM_ANY_SOURCE)
+        return HCOMM_AGAIN;
+    struct hc_peer *peer = hc_comm_peer(probe->comm, probe->source);
+    if (peer && peer->state == HC_PEER_FAILED)
+        return hc_peer_error(peer);
+    return HCOMM_AGAIN;
+}
+
+static bool has_found(void *arg)
+{
+    return look(arg) != HCOMM_AGAIN;
+}
+
+static hcomm_status_t look_once(struct probe *probe)
+{
+    hcomm_status_t status = look(probe);
+    if (status != HCOMM_AGAIN)
+        return status;
+    (void)hc_progress(probe->comm->context);
+    return look(probe);
+}
+
+static hcomm_status_t look_until_found(struct probe *probe)
+{
+    const struct hc_wait_params params = {
+        .done = has_found,
+        .arg = probe,
+        .timeout_ms = probe->comm->context->settings.timeout_ms,
+        .watch = probe->source == HCOMM_ANY_SOURCE ? NULL : hc_comm_peer(probe->comm, probe->source),
+    };
+    if (hc_wait_for(probe->comm->context, &params) != HCOMM_OK)
+        return hc_error(
+            HCOMM_ERR_TIMEOUT,
+            "probe for source %d, tag %d on communicator '%s': nothing came for %d ms (setting timeout_ms)",
+            probe->source, probe->tag, probe->comm->name, params.timeout_ms);
+    return look(probe);
+}
+
+/* All four probes: `message` NULL leaves the message in matching. */
+static hcomm_status_t probe_for(const char *call, int source, int tag, hcomm_comm_t comm, bool blocking,
+                                hcomm_message_t *message, hcomm_message_status_t *message_status)
+{
+    char none = 0;
+    if (!recv_is_good(&none, 1, source, tag, comm)) {
+        if (!is_null_rank(source, tag, true, comm))
+            return bad_recv(call, &none, 1, source, tag, comm);
+        null_status(message_status);
+        if (message)
+            *message = HCOMM_MESSAGE_NULL;
+        return HCOMM_OK;
+    }
+    struct probe probe = {comm, source, tag, NULL};
+    hc_lock_acquire(&comm->context->lock);
+    hcomm_status_t status = blocking ? look_until_found(&probe) : look_once(&probe);
+    if (status == HCOMM_OK) {
+        hc_message_status(probe.found, message_status);
+        if (message) {
+            hc_message_take(comm->context, probe.found);
+            probe.found->comm = comm;
+            comm->busy++;
+            *message = probe.found;
+        }
+    }
+    hc_lock_release(&comm->context->lock);
+    return status;
+}
+
+HCOMM_API hcomm_status_t hcomm_probe(int source, int tag, hcomm_comm_t comm, hcomm_message_status_t *status)
+{
+    return probe_for("hcomm_probe", source, tag, comm, true, NULL, status);
+}
+
+HCOMM_API hcomm_status_t hcomm_iprobe(int source, int tag, hcomm_comm_t comm, hcomm_message_status_t *status)
+{
+    return probe_for("hcomm_iprobe", source, tag, comm, false, NULL, status);
+}
+
+HCOMM_API hcomm_status_t hcomm_mprobe(int source, int tag, hcomm_comm_t comm, hcomm_message_t *message,
+                                      hcomm_message_status_t *status)
+{
+    if (!message)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_mprobe: message is NULL");
+    return probe_for("hcomm_mprobe", source, tag, comm, true, message, status);
+}
+
+HCOMM_API hcomm_status_t hcomm_improbe(int source, int tag, hcomm_comm_t comm, hcomm_message_t *message,
+                                       hcomm_message_status_t *status)
+{
+    if (!message)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_improbe: message is NULL");
+    return probe_for("hcomm_improbe", source, tag, comm, false, message, status);
+}
+
+static hcomm_status_t check_message(const char *call, const void *buf, size_t capacity,
+                                    const hcomm_message_t *message)
+{
+    if (!message || !*message)
+        return hc_error(HCOMM_ERR_INVALID,
+                        "%s: message is null; a probe of HCOMM_RANK_NULL gives none to receive", call);
+    if (!buf && capacity)
+        return hc_error(HCOMM_ERR_INVALID, "%s: buffer is NULL but capacity is %zu", call, capacity);
+    return HCOMM_OK;
+}
+
+/* Lock held. */
+static hcomm_status_t receive_taken(void *buf, size_t capacity, hcomm_message_t *message,
+                                    struct hcomm_request **request)
+{
+    struct hcomm_comm *comm = (*message)->comm;
+    hcomm_status_t status = hc_message_receive(comm, *message, buf, capacity, request);
+    if (status != HCOMM_OK)
+        return status;
+    comm->busy--;
+    *message = HCOMM_MESSAGE_NULL;
+    return HCOMM_OK;
+}
+
+HCOMM_API hcomm_status_t hcomm_mrecv(void *buf, size_t capacity, hcomm_message_t *message,
+                                     hcomm_message_status_t *message_status)
+{
+    hcomm_status_t status = check_message("hcomm_mrecv", buf, capacity, message);
+    if (status != HCOMM_OK)
+        return status;
+    struct hcomm_context *context = (*message)->comm->context;
+    struct hcomm_request *request = NULL;
+    hc_lock_acquire(&context->lock);
+    status = receive_taken(buf, capacity, message, &request);
+    if (status == HCOMM_OK)
+        status = hc_request_finish(request, message_status);
+    hc_lock_release(&context->lock);
+    return status;
+}
+
+HCOMM_API hcomm_status_t hcomm_imrecv(void *buf, size_t capacity, hcomm_message_t *message,
+                                      hcomm_request_t *request)
+{
+    hcomm_status_t status = check_message("hcomm_imrecv", buf, capacity, message);
+    if (status != HCOMM_OK)
+        return status;
+    if (!request)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_imrecv: request is NULL");
+    struct hcomm_context *context = (*message)->comm->context;
+    hc_lock_acquire(&context->lock);
+    status = receive_taken(buf, capacity, message, request);
+    hc_lock_release(&context->lock);
+    return status;
+}

@@ -1,0 +1,147 @@
+#include "runtime/core/progress.h"
+
+#include "runtime/core/peer.h"
+#include "runtime/core/send.h"
+#include "runtime/core/wait.h"
+
+#include <stdio.h>
+
+enum { IDLE_POLLS_PER_CHECK = 1024, BURST_MS = 2 };
+
+bool hc_progress_is_short_of_events(const struct hcomm_context *context)
+{
+    return !hc_list_empty(&context->fetching) || !hc_list_empty(&context->failing);
+}
+
+static void report_lost_server(struct hcomm_context *context)
+{
+    for (uint32_t rank = 0; rank < context->job->size; rank++) {
+        struct hc_peer *peer = context->peers[rank];
+        if (peer && rank != context->job->rank)
+            hc_peer_fail(peer, HCOMM_ERR_BOOTSTRAP, "the launcher's PMIx server is gone: the job is over");
+    }
+    hc_log_error("the launcher's PMIx server is gone: the job is over");
+}
+
+static void report_lost_rank(struct hcomm_context *context, uint32_t rank)
+{
+    if (rank >= context->job->size || rank == context->job->rank)
+        return;
+    struct hc_peer *peer = hc_peer_get(context, rank);
+    if (!peer)
+        return;
+    char detail[192];
+    (void)snprintf(detail, sizeof(detail), "%s ended abnormally, as the launcher reports",
+                   hc_peer_name(peer));
+    hc_peer_fail(peer, HCOMM_ERR_PEER_LOST, detail);
+}
+
+void hc_progress_boot_events(struct hcomm_context *context)
+{
+    for (;;) {
+        struct hc_boot_event event = hc_boot_next_event(context->boot);
+        if (event.kind == HC_BOOT_EVENT_NONE)
+            return;
+        if (event.kind == HC_BOOT_EVENT_RANK_LOST)
+            report_lost_rank(context, event.rank);
+        else
+            report_lost_server(context);
+    }
+}
+
+void hc_peer_died(struct hcomm_context *context, uint32_t rank)
+{
+    struct hc_peer *peer = rank < context->job->size ? context->peers[rank] : NULL;
+    if (!peer)
+        return;
+    char detail[192];
+    (void)snprintf(detail, sizeof(detail), "%s, process %u, has ended", hc_peer_name(peer), peer->info.pid);
+    hc_wait_remove(context, peer->pidfd);
+    hc_peer_fail(peer, HCOMM_ERR_PEER_LOST, detail);
+}
+
+static void refill_bucket(struct hcomm_context *context)
+{
+    int64_t bytes_per_ms = (int64_t)context->settings.bandwidth_limit * 1000;
+    uint64_t now = hc_clock_ns();
+    int64_t gained = (int64_t)((double)(now - context->tokens_at) * 1e-6 * (double)bytes_per_ms);
+    if (gained <= 0)
+        return; /* the clock value stays, so that short intervals add up */
+    context->tokens_at = now;
+    context->tokens += gained;
+    if (context->tokens > bytes_per_ms * BURST_MS)
+        context->tokens = bytes_per_ms * BURST_MS;
+}
+
+bool hc_bandwidth_take(struct hcomm_context *context, size_t bytes)
+{
+    if (hc_likely(!context->settings.bandwidth_limit))
+        return true;
+    refill_bucket(context);
+    if (context->tokens < 0) {
+        hc_counter_add(&context->counters, HC_COUNTER_BANDWIDTH_STALLS, 1);
+        return false;
+    }
+    context->tokens -= (int64_t)bytes;
+    return true;
+}
+
+static unsigned serve_pending(struct hcomm_context *context)
+{
+    unsigned moved = 0;
+    struct hc_list *node, *next;
+    hc_list_for_each_safe(node, next, &context->pending)
+    {
+        struct hc_peer *peer = hc_list_entry(node, struct hc_peer, pending);
+        moved += hc_peer_advance(peer);
+        if (hc_peer_is_idle(peer)) {
+            hc_list_remove(&peer->pending);
+            peer->is_pending = false;
+        }
+    }
+    return moved;
+}
+
+/* Rare work; has_work stays set while any of it is left. */
+static unsigned progress_queues(struct hcomm_context *context)
+{
+    unsigned moved = 0;
+    if (!hc_list_empty(&context->fetching) || !hc_list_empty(&context->failing))
+        moved += hc_peer_progress(context);
+    moved += serve_pending(context);
+    context->has_work = !hc_list_empty(&context->pending) || !hc_list_empty(&context->fetching) ||
+                        !hc_list_empty(&context->failing);
+    return moved;
+}
+
+static void count_idle_poll(struct hcomm_context *context)
+{
+    if (++context->idle_polls % IDLE_POLLS_PER_CHECK == 0 && hc_clock_ns() >= context->next_check)
+        hc_wait_check_events(context);
+}
+
+/* This poll has disarmed transports that another thread sleeps on: let it arm them again. */
+static void disarm(struct hcomm_context *context)
+{
+    context->armed = false;
+    if (context->sleepers)
+        hc_wake_sleepers(context);
+}
+
+unsigned hc_progress(struct hcomm_context *context)
+{
+    unsigned moved = 0;
+    for (unsigned i = 0; i < context->num_ifaces; i++) {
+        struct hc_iface *iface = context->ifaces[i].iface;
+        moved += iface->transport->progress(iface);
+    }
+    if (hc_unlikely(context->armed))
+        disarm(context);
+    if (hc_unlikely(context->has_work))
+        moved += progress_queues(context);
+    if (context->num_barriers)
+        moved += hc_barrier_progress(context);
+    if (!moved)
+        count_idle_poll(context);
+    return moved;
+}

@@ -1,0 +1,449 @@
+#include "runtime/core/recv.h"
+
+#include "runtime/core/request.h"
+#include "runtime/core/rndv.h"
+#include "runtime/core/send.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Payloads up to this come from the pool: no allocation for small unexpected messages in steady state. */
+enum { POOLED_PAYLOAD = 256 - 8 };
+
+/* ---- the eager window ---- */
+
+/* Payload was consumed: its sender may send as much again. Told in portions, to cost nothing per message. */
+static void return_credit(struct hc_peer *peer, size_t size)
+{
+    peer->owed += size + HC_EAGER_OVERHEAD;
+    if (hc_likely(peer->owed < peer->context->eager_window / 2))
+        return;
+    const struct hc_wire_credit credit = {.bytes = peer->owed};
+    peer->owed = 0;
+    hc_counter_add(&peer->context->counters, HC_COUNTER_CREDIT_MESSAGES, 1);
+    hc_control_send(peer, HC_WIRE_CREDIT, &credit, sizeof(credit));
+}
+
+static void credit_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    struct hc_wire_credit credit;
+    if (len != sizeof(credit))
+        return;
+    (void)memcpy(&credit, data, sizeof(credit));
+    if (peer->state != HC_PEER_READY || credit.bytes > peer->info.eager_window) {
+        hc_log_warn("%s returned more eager window than it was given: dropped", hc_peer_name(peer));
+        return;
+    }
+    peer->credit += (int64_t)credit.bytes;
+    if (peer->credit > peer->info.eager_window)
+        peer->credit = peer->info.eager_window;
+}
+
+/* ---- delivery ---- */
+
+static void copy_payload(struct hcomm_request *request, const void *payload, size_t size)
+{
+    size_t fits = size < request->capacity ? size : request->capacity;
+    if (fits)
+        (void)memcpy(request->buf, payload, fits);
+    request->finished = fits;
+}
+
+static void describe(struct hcomm_request *request, struct hc_peer *peer, const struct hc_match_key *key,
+                     size_t size)
+{
+    request->peer = peer;
+    request->source = key->source;
+    request->tag = key->tag;
+    request->size = size;
+}
+
+/* An eager message meets its receive. */
+static void deliver_eager(struct hcomm_request *request, const void *payload, size_t size)
+{
+    struct hcomm_context *context = request->context;
+    copy_payload(request, payload, size);
+    hc_counter_add(&context->counters, HC_COUNTER_EAGER_RECEIVED, 1);
+    hc_counter_add(&context->counters, HC_COUNTER_BYTES_RECEIVED, size);
+    hc_request_complete(request, hc_likely(size <= request->capacity) ? HCOMM_OK : HCOMM_ERR_TRUNCATED);
+}
+
+/* ---- unexpected messages ---- */
+
+static struct hcomm_message *message_new(struct hc_peer *peer, const struct hc_match_key *key, size_t stored)
+{
+    struct hcomm_context *context = peer->context;
+    bool pooled = stored <= POOLED_PAYLOAD;
+    struct hcomm_message *message =
+        pooled ? hc_pool_get(&context->message_pool) : malloc(sizeof(*message) + stored);
+    if (!message)
+        return NULL;
+    (void)memset(message, 0, sizeof(*message));
+    message->pooled = pooled;
+    message->peer = peer;
+    message->match.key = *key;
+    message->charged = sizeof(*message) + stored;
+    if (hc_match_keep(&context->match, &message->match) != HCOMM_OK) {
+        if (pooled)
+            hc_pool_put(&context->message_pool, message);
+        else
+            free(message);
+        return NULL;
+    }
+    context->unexpected_bytes += message->charged;
+    hc_counter_add(&context->counters, HC_COUNTER_UNEXPECTED_MESSAGES, 1);
+    hc_counter_set(&context->counters, HC_COUNTER_UNEXPECTED_BYTES, context->unexpected_bytes);
+    hc_counter_max(&context->counters, HC_COUNTER_UNEXPECTED_BYTES_MAX, context->unexpected_bytes);
+    return message;
+}
+
+static void message_free(struct hcomm_context *context, struct hcomm_message *message)
+{
+    context->unexpected_bytes -= message->charged;
+    hc_counter_set(&context->counters, HC_COUNTER_UNEXPECTED_BYTES, context->unexpected_bytes);
+    if (message->pooled)
+        hc_pool_put(&context->message_pool, message);
+    else
+        free(message);
+}
+
+/* Losing a message silently would be worse than ending the connection to its sender. */
+static void no_room(struct hc_peer *peer)
+{
+    hc_peer_fail(peer, HCOMM_ERR_NO_MEMORY, "out of memory for an unexpected message");
+}
+
+void hc_message_take(struct hcomm_context *context, struct hcomm_message *message)
+{
+    hc_match_drop(&context->match, &message->match);
+}
+
+static struct hc_rndv_offer message_offer(const struct hcomm_message *message)
+{
+    return (struct hc_rndv_offer){
+        .size = message->size,
+        .send_id = message->send_id,
+        .address = message->address,
+        .rkey = message->rkey_len ? message->payload : NULL,
+        .rkey_len = message->rkey_len,
+    };
+}
+
+static void settle_eager(struct hcomm_message *message)
+{
+    if (message->sync)
+        hc_rndv_answer(message->peer, HC_WIRE_SYNC_ACK, message->send_id, HCOMM_OK);
+    return_credit(message->peer, message->size);
+}
+
+void hc_message_discard(struct hcomm_context *context, struct hcomm_message *message)
+{
+    if (message->rndv)
+        hc_rndv_answer(message->peer, HC_WIRE_FIN, message->send_id, HCOMM_OK);
+    else
+        settle_eager(message);
+    message_free(context, message);
+}
+
+/* A message taken out of matching meets its receive. */
+static void deliver_message(struct hcomm_request *request, struct hcomm_message *message)
+{
+    describe(request, message->peer, &message->match.key, message->size);
+    if (message->rndv) {
+        struct hc_rndv_offer offer = message_offer(message);
+        hc_rndv_receive(request, &offer);
+    } else {
+        settle_eager(message);
+        deliver_eager(request, message->payload, message->size);
+    }
+    message_free(request->context, message);
+}
+
+struct hcomm_message *hc_message_find(struct hcomm_comm *comm, int source, int tag)
+{
+    const struct hc_match_key pattern = {comm->id, source, tag};
+    struct hc_match_message *found = hc_match_find(&comm->context->match, &pattern);
+    return found ? hc_container_of(found, struct hcomm_message, match) : NULL;
+}
+
+void hc_message_status(const struct hcomm_message *message, hcomm_message_status_t *status)
+{
+    if (status)
+        *status = (hcomm_message_status_t){
+            .source = message->match.key.source,
+            .tag = message->match.key.tag,
+            .size = message->size,
+            .error = HCOMM_OK,
+        };
+}
+
+/* ---- receives ---- */
+
+static struct hcomm_request *new_receive(struct hcomm_comm *comm, void *buf, size_t capacity, int source,
+                                         int tag)
+{
+    struct hcomm_request *request = hc_request_new(comm, HC_REQUEST_RECV);
+    if (!request)
+        return NULL;
+    request->buf = buf;
+    request->capacity = capacity;
+    request->source = source;
+    request->tag = tag;
+    return request;
+}
+
+static void undo_receive(struct hcomm_request *request)
+{
+    request->comm->busy--;
+    hc_request_free(request);
+}
+
+static hcomm_status_t post(struct hcomm_request *request, const struct hc_match_key *pattern)
+{
+    if (pattern->source != HCOMM_ANY_SOURCE)
+        request->peer = hc_comm_peer(request->comm, pattern->source);
+    if (request->peer && request->peer->state == HC_PEER_FAILED) {
+        hc_request_complete(request, request->peer->failure);
+        return HCOMM_OK;
+    }
+    hcomm_status_t status = hc_match_post(&request->context->match, pattern, &request->match);
+    if (status != HCOMM_OK)
+        undo_receive(request);
+    return status;
+}
+
+hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *buf, size_t capacity,
+                             int source, int tag, struct hcomm_request **out)
+{
+    struct hcomm_context *context = comm->context;
+    const struct hc_match_key pattern = {comm_id, source, tag};
+    struct hcomm_request *request = new_receive(comm, buf, capacity, source, tag);
+    if (!request)
+        return HCOMM_ERR_NO_MEMORY;
+    struct hc_match_message *found = hc_match_find(&context->match, &pattern);
+    if (found) {
+        struct hcomm_message *message = hc_container_of(found, struct hcomm_message, match);
+        hc_message_take(context, message);
+        deliver_message(request, message);
+    } else {
+        hcomm_status_t status = post(request, &pattern);
+        if (status != HCOMM_OK)
+            return status;
+    }
+    *out = request;
+    return HCOMM_OK;
+}
+
+hcomm_status_t hc_message_receive(struct hcomm_comm *comm, struct hcomm_message *message, void *buf,
+                                  size_t capacity, struct hcomm_request **out)
+{
+    struct hcomm_request *request =
+        new_receive(comm, buf, capacity, message->match.key.source, message->match.key.tag);
+    if (!request)
+        return HCOMM_ERR_NO_MEMORY;
+    deliver_message(request, message);
+    *out = request;
+    return HCOMM_OK;
+}
+
+/* ---- arrivals ---- */
+
+static void protocol_error(struct hc_peer *peer, const char *what)
+{
+    hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
+}
+
+static bool check_match(const struct hc_wire_match *match, struct hc_match_key *key)
+{
+    if (match->source > INT32_MAX || match->tag < 0)
+        return false;
+    *key = (struct hc_match_key){match->comm, (int32_t)match->source, match->tag};
+    return true;
+}
+
+/* The receive that an arrived message belongs to; NULL when it is unexpected. */
+static struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key, size_t size)
+{
+    struct hc_match_recv *recv = hc_match_arrive(&peer->context->match, key);
+    if (!recv)
+        return NULL;
+    struct hcomm_request *request = hc_container_of(recv, struct hcomm_request, match);
+    describe(request, peer, key, size);
+    return request;
+}
+
+static void keep_eager(struct hc_peer *peer, const struct hc_match_key *key, const void *payload, size_t size,
+                       bool sync, uint64_t send_id)
+{
+    struct hcomm_message *message = message_new(peer, key, size);
+    if (!message) {
+        no_room(peer);
+        return;
+    }
+    message->size = size;
+    message->sync = sync;
+    message->send_id = send_id;
+    if (size)
+        (void)memcpy(message->payload, payload, size);
+}
+
+static void take_eager(struct hc_peer *peer, const struct hc_wire_match *match, const void *payload,
+                       size_t size)
+{
+    struct hc_match_key key;
+    if (hc_unlikely(!check_match(match, &key))) {
+        protocol_error(peer, "EAGER");
+        return;
+    }
+    struct hcomm_request *request = find_receive(peer, &key, size);
+    if (!request) {
+        keep_eager(peer, &key, payload, size, false, 0);
+        return;
+    }
+    deliver_eager(request, payload, size);
+    return_credit(peer, size);
+}
+
+static void eager_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    const struct hc_wire_match *match = data;
+    if (hc_unlikely(len < sizeof(*match)))
+        protocol_error(peer, "EAGER");
+    else
+        take_eager(peer, match, match + 1, len - sizeof(*match));
+}
+
+static void eager_sync_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    const struct hc_wire_eager_sync *head = data;
+    struct hc_match_key key;
+    if (len < sizeof(*head) || !check_match(&head->match, &key)) {
+        protocol_error(peer, "EAGER_SYNC");
+        return;
+    }
+    size_t size = len - sizeof(*head);
+    struct hcomm_request *request = find_receive(peer, &key, size);
+    if (!request) {
+        keep_eager(peer, &key, head + 1, size, true, head->send_id);
+        return;
+    }
+    hc_rndv_answer(peer, HC_WIRE_SYNC_ACK, head->send_id, HCOMM_OK);
+    deliver_eager(request, head + 1, size);
+    return_credit(peer, size);
+}
+
+static void batch_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    const uint8_t *next = data;
+    while (len > 0) {
+        const struct hc_wire_batch_item *item = (const void *)next;
+        if (len < sizeof(*item) || item->size > len - sizeof(*item) ||
+            hc_align_up(item->size, 8) > len - sizeof(*item)) {
+            protocol_error(peer, "BATCH");
+            return;
+        }
+        take_eager(peer, &item->match, item + 1, item->size);
+        size_t used = sizeof(*item) + hc_align_up(item->size, 8);
+        next += used;
+        len -= used;
+    }
+}
+
+static void keep_rts(struct hc_peer *peer, const struct hc_match_key *key, const struct hc_rndv_offer *offer)
+{
+    struct hcomm_message *message = message_new(peer, key, offer->rkey_len);
+    if (!message) {
+        no_room(peer);
+        return;
+    }
+    message->size = offer->size;
+    message->rndv = true;
+    message->send_id = offer->send_id;
+    message->address = offer->address;
+    message->rkey_len = (uint32_t)offer->rkey_len;
+    if (offer->rkey_len)
+        (void)memcpy(message->payload, offer->rkey, offer->rkey_len);
+}
+
+static void rts_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    const struct hc_wire_rts *rts = data;
+    struct hc_match_key key;
+    if (len < sizeof(*rts) || rts->rkey_len != len - sizeof(*rts) || !check_match(&rts->match, &key)) {
+        protocol_error(peer, "RTS");
+        return;
+    }
+    const struct hc_rndv_offer offer = {
+        .size = (size_t)rts->size,
+        .send_id = rts->send_id,
+        .address = rts->address,
+        .rkey = rts->rkey_len ? rts + 1 : NULL,
+        .rkey_len = rts->rkey_len,
+    };
+    struct hcomm_request *request = find_receive(peer, &key, offer.size);
+    if (request)
+        hc_rndv_receive(request, &offer);
+    else
+        keep_rts(peer, &key, &offer);
+}
+
+static void barrier_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    struct hc_wire_barrier message;
+    if (len != sizeof(message)) {
+        protocol_error(peer, "BARRIER");
+        return;
+    }
+    (void)memcpy(&message, data, sizeof(message));
+    hc_barrier_arrive(peer->context, peer->rank, &message);
+}
+
+static void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t len)
+{
+    switch ((enum hc_wire_id)id) {
+    case HC_WIRE_EAGER:
+        eager_arrived(peer, data, len);
+        break;
+    case HC_WIRE_EAGER_SYNC:
+        eager_sync_arrived(peer, data, len);
+        break;
+    case HC_WIRE_BATCH:
+        batch_arrived(peer, data, len);
+        break;
+    case HC_WIRE_RTS:
+        rts_arrived(peer, data, len);
+        break;
+    case HC_WIRE_CTS:
+        hc_rndv_cts_arrived(peer, data, len);
+        break;
+    case HC_WIRE_DATA:
+        hc_rndv_data_arrived(peer, data, len);
+        break;
+    case HC_WIRE_FIN:
+    case HC_WIRE_SYNC_ACK:
+    case HC_WIRE_NACK:
+        hc_rndv_fin_arrived(peer, id, data, len);
+        break;
+    case HC_WIRE_CREDIT:
+        credit_arrived(peer, data, len);
+        break;
+    case HC_WIRE_BARRIER:
+        barrier_arrived(peer, data, len);
+        break;
+    default:
+        protocol_error(peer, "unknown");
+    }
+}
+
+void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len)
+{
+    struct hcomm_context *context = arg;
+    if (hc_unlikely(from >= context->job->size)) {
+        hc_log_warn("message from rank %u of a job of %u: dropped", from, context->job->size);
+        return;
+    }
+    struct hc_peer *peer = hc_peer_get(context, from);
+    if (hc_unlikely(!peer || peer->state == HC_PEER_FAILED))
+        return;
+    dispatch(peer, id, data, len);
+}

@@ -1,0 +1,675 @@
+#include "runtime/core/rndv.h"
+
+#include "runtime/core/progress.h"
+#include "runtime/core/request.h"
+#include "runtime/core/send.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RKEY_MAX = 512,
+    PIECE_MAX = 256 * 1024, /* larger system calls nearly halve tcp's bandwidth (measured) */
+    PIECES_PER_TURN = 8,    /* then others get their turn */
+    GETS_IN_FLIGHT = 4,     /* per message: keeps the wire busy without hogging the queues */
+};
+
+/* One RMA or zero-copy operation of a request; from context->op_pool. */
+struct transfer_op {
+    struct hc_op base;
+    struct hcomm_request *request;
+    size_t size;
+};
+
+/* ---- ends ---- */
+
+static void release_transfer(struct hcomm_request *request)
+{
+    struct hc_peer *peer = request->peer;
+    hc_list_remove(&request->stream_node);
+    hc_request_release_id(request);
+    if (request->transferring) {
+        peer->rndv_inflight--;
+        request->transferring = false;
+    }
+    if (request->rkey)
+        request->rkey->iface->transport->rkey_release(request->rkey);
+    if (request->mem)
+        request->mem->iface->transport->mem_dereg(request->mem);
+    request->rkey = NULL;
+    request->mem = NULL;
+    if (request->owns_buf)
+        free(request->buf);
+    request->owns_buf = false;
+    free(request->offer);
+    request->offer = NULL;
+}
+
+static void finish(struct hcomm_request *request, hcomm_status_t status)
+{
+    struct hc_peer *peer = request->peer;
+    release_transfer(request);
+    if (!hc_list_empty(&peer->rndv_waiting))
+        hc_peer_set_pending(peer);
+    hc_request_complete(request, status);
+}
+
+void hc_rndv_answer(struct hc_peer *peer, uint8_t wire_id, uint64_t id, hcomm_status_t status)
+{
+    const struct hc_wire_fin answer = {.id = id, .status = status};
+    hc_control_send(peer, wire_id, &answer, sizeof(answer));
+}
+
+/* ---- sender ---- */
+
+struct rts_pack {
+    struct hc_wire_rts head;
+    uint8_t rkey[RKEY_MAX];
+};
+
+static size_t pack_rts(void *dest, void *arg)
+{
+    const struct rts_pack *pack = arg;
+    size_t size = sizeof(pack->head) + pack->head.rkey_len;
+    (void)memcpy(dest, pack, size);
+    return size;
+}
+
+static bool wants_rma(const struct hcomm_request *request)
+{
+    const struct hc_iface_attr *attr = request->peer->attr;
+    return (attr->caps & HC_CAP_RMA) && request->capacity >= attr->get_min && attr->rkey_max <= RKEY_MAX;
+}
+
+static hcomm_status_t register_buffer(struct hcomm_request *request, bool remote_read)
+{
+    struct hc_iface *iface = request->peer->ep->iface;
+    const struct hc_mem_attr attr = {.type = HC_MEMORY_HOST, .device = -1, .remote_read = remote_read};
+    size_t size = request->kind == HC_REQUEST_SEND ? request->capacity : request->accept;
+    return iface->transport->mem_reg(iface, request->buf, size, &attr, &request->mem);
+}
+
+/* Without a registration the message still travels, in pieces. */
+static void offer_rma(struct hcomm_request *request, struct rts_pack *pack)
+{
+    if (!wants_rma(request) || (!request->mem && register_buffer(request, true) != HCOMM_OK))
+        return;
+    size_t room = RKEY_MAX;
+    if (request->peer->ops->rkey_pack(request->mem, pack->rkey, &room) != HCOMM_OK)
+        return;
+    pack->head.rkey_len = (uint32_t)room;
+    pack->head.address = (uint64_t)(uintptr_t)request->buf;
+}
+
+static hcomm_status_t transmit_rts(struct hc_peer *peer, struct rts_pack *pack)
+{
+    if (sizeof(pack->head) + pack->head.rkey_len <= peer->attr->short_max)
+        return peer->ops->am_short(peer->ep, HC_WIRE_RTS, &pack->head, sizeof(pack->head), pack->rkey,
+                                   pack->head.rkey_len);
+    return peer->ops->am_bcopy(peer->ep, HC_WIRE_RTS, pack_rts, pack);
+}
+
+static hcomm_status_t with_id(struct hcomm_request *request)
+{
+    if (request->id)
+        return HCOMM_OK;
+    hc_list_init(&request->stream_node);
+    return hc_request_assign_id(request);
+}
+
+hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request, const struct hc_wire_match *match)
+{
+    hcomm_status_t status = with_id(request);
+    if (status != HCOMM_OK)
+        return status;
+    struct rts_pack pack = {
+        .head = {.match = *match, .size = request->capacity, .send_id = request->id},
+    };
+    offer_rma(request, &pack);
+    status = transmit_rts(request->peer, &pack);
+    if (status == HCOMM_OK)
+        hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_SENT, 1);
+    else if (status != HCOMM_AGAIN)
+        release_transfer(request);
+    return status;
+}
+
+struct sync_pack {
+    struct hc_wire_eager_sync head;
+    const struct hcomm_request *request;
+};
+
+static size_t pack_sync(void *dest, void *arg)
+{
+    const struct sync_pack *pack = arg;
+    (void)memcpy(dest, &pack->head, sizeof(pack->head));
+    if (pack->request->capacity)
+        (void)memcpy((uint8_t *)dest + sizeof(pack->head), pack->request->buf, pack->request->capacity);
+    return sizeof(pack->head) + pack->request->capacity;
+}
+
+hcomm_status_t hc_rndv_send_eager_sync(struct hcomm_request *request, const struct hc_wire_match *match)
+{
+    struct hc_peer *peer = request->peer;
+    hcomm_status_t status = with_id(request);
+    if (status != HCOMM_OK)
+        return status;
+    if (!hc_bandwidth_take(peer->context, request->capacity))
+        return HCOMM_AGAIN;
+    struct sync_pack pack = {{.match = *match, .send_id = request->id}, request};
+    status = peer->ops->am_bcopy(peer->ep, HC_WIRE_EAGER_SYNC, pack_sync, &pack);
+    if (status == HCOMM_OK) {
+        peer->credit -= (int64_t)request->capacity + HC_EAGER_OVERHEAD;
+        request->finished = request->capacity;
+        hc_counter_add(&peer->context->counters, HC_COUNTER_EAGER_SENT, 1);
+        hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT, request->capacity);
+    } else if (status != HCOMM_AGAIN) {
+        release_transfer(request);
+    }
+    return status;
+}
+
+hcomm_status_t hc_rndv_send_owned(struct hc_peer *peer, const struct hc_wire_match *match,
+                                  const void *payload, size_t size)
+{
+    struct hcomm_request *request = hc_request_new(peer->context->world, HC_REQUEST_SEND);
+    if (!request)
+        return HCOMM_ERR_NO_MEMORY;
+    request->peer = peer;
+    request->orphan = true;
+    request->owns_buf = true;
+    request->capacity = size;
+    request->source = (int)peer->rank;
+    request->tag = match->tag;
+    request->buf = malloc(size ? size : 1);
+    hcomm_status_t status =
+        request->buf ? HCOMM_OK : hc_error(HCOMM_ERR_NO_MEMORY, "copied send: out of memory");
+    if (status == HCOMM_OK) {
+        if (size)
+            (void)memcpy(request->buf, payload, size);
+        status = hc_rndv_send_rts(request, match);
+    }
+    if (status == HCOMM_OK)
+        return HCOMM_OK;
+    hc_list_init(&request->stream_node);
+    release_transfer(request);
+    peer->context->world->busy--;
+    hc_request_free(request);
+    return status;
+}
+
+/* ---- transfers: at most queue_depth per peer at a time ---- */
+
+static void begin_transfer(struct hcomm_request *request)
+{
+    struct hc_peer *peer = request->peer;
+    request->transferring = true;
+    peer->rndv_inflight++;
+    hc_counter_max(&peer->context->counters, HC_COUNTER_RNDV_INFLIGHT_MAX, peer->rndv_inflight);
+    hc_list_append(&peer->streaming, &request->stream_node);
+    hc_peer_set_pending(peer);
+}
+
+static bool may_begin(const struct hc_peer *peer)
+{
+    return peer->state == HC_PEER_READY &&
+           peer->rndv_inflight < (unsigned)peer->context->settings.queue_depth;
+}
+
+static bool may_begin_now(const struct hc_peer *peer)
+{
+    return may_begin(peer) && hc_list_empty(&peer->rndv_waiting);
+}
+
+static void wait_for_turn(struct hcomm_request *request)
+{
+    hc_list_append(&request->peer->rndv_waiting, &request->stream_node);
+    hc_peer_connect(request->peer);
+    hc_peer_set_pending(request->peer);
+}
+
+static void transfer_done(struct hc_op *base, hcomm_status_t status);
+
+static struct transfer_op *new_op(struct hcomm_request *request, size_t size)
+{
+    struct transfer_op *op = hc_pool_get(&request->context->op_pool);
+    if (!op)
+        return NULL;
+    op->base.done = transfer_done;
+    op->request = request;
+    op->size = size;
+    return op;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+struct data_pack {
+    struct hc_wire_data head;
+    const uint8_t *data;
+    size_t size;
+};
+
+static size_t pack_data(void *dest, void *arg)
+{
+    const struct data_pack *pack = arg;
+    (void)memcpy(dest, &pack->head, sizeof(pack->head));
+    (void)memcpy((uint8_t *)dest + sizeof(pack->head), pack->data, pack->size);
+    return sizeof(pack->head) + pack->size;
+}
+
+static hcomm_status_t send_piece_copied(struct hcomm_request *request, size_t *size)
+{
+    struct hc_peer *peer = request->peer;
+    *size = smaller(request->accept - request->issued, peer->attr->bcopy_max - sizeof(struct hc_wire_data));
+    struct data_pack pack = {
+        .head = {.recv_id = request->remote_id, .offset = request->issued},
+        .data = (const uint8_t *)request->buf + request->issued,
+        .size = *size,
+    };
+    return peer->ops->am_bcopy(peer->ep, HC_WIRE_DATA, pack_data, &pack);
+}
+
+static hcomm_status_t send_piece_zero_copy(struct hcomm_request *request, size_t *size)
+{
+    struct hc_peer *peer = request->peer;
+    const struct hc_wire_data head = {.recv_id = request->remote_id, .offset = request->issued};
+    *size =
+        smaller(smaller(request->accept - request->issued, peer->attr->zcopy_max - sizeof(head)), PIECE_MAX);
+    struct transfer_op *op = new_op(request, *size);
+    if (!op)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
+    hcomm_status_t status =
+        peer->ops->am_zcopy(peer->ep, HC_WIRE_DATA, &head, sizeof(head),
+                            (const uint8_t *)request->buf + request->issued, *size, request->mem, &op->base);
+    if (status != HCOMM_IN_PROGRESS)
+        hc_pool_put(&request->context->op_pool, op);
+    return status;
+}
+
+static hcomm_status_t get_piece(struct hcomm_request *request, size_t *size)
+{
+    struct hc_peer *peer = request->peer;
+    *size = smaller(request->accept - request->issued, peer->attr->rma_max);
+    struct transfer_op *op = new_op(request, *size);
+    if (!op)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
+    hcomm_status_t status =
+        peer->ops->get(peer->ep, (uint8_t *)request->buf + request->issued, *size, request->mem,
+                       request->remote_address + request->issued, request->rkey, &op->base);
+    if (status != HCOMM_IN_PROGRESS)
+        hc_pool_put(&request->context->op_pool, op);
+    return status;
+}
+
+static hcomm_status_t issue_piece(struct hcomm_request *request, size_t *size)
+{
+    if (request->kind == HC_REQUEST_RECV)
+        return get_piece(request, size);
+    if (request->peer->attr->caps & HC_CAP_ZCOPY)
+        return send_piece_zero_copy(request, size);
+    return send_piece_copied(request, size);
+}
+
+static void fall_back_to_pieces(struct hcomm_request *request);
+
+static void end_receive(struct hcomm_request *request, hcomm_status_t status)
+{
+    hc_counter_add(&request->context->counters, HC_COUNTER_BYTES_RECEIVED, request->finished);
+    hc_rndv_answer(request->peer, HC_WIRE_FIN, request->remote_id, status);
+    if (status == HCOMM_OK && request->accept < request->size)
+        status = HCOMM_ERR_TRUNCATED;
+    finish(request, status);
+}
+
+static void end_transfer(struct hcomm_request *request, hcomm_status_t status)
+{
+    if (request->kind == HC_REQUEST_RECV)
+        end_receive(request, status);
+    else
+        finish(request, status);
+}
+
+/* A request that failed waits for its operations in flight: they still point to it and to its memory. */
+static void end_if_over(struct hcomm_request *request)
+{
+    if (request->ops)
+        return;
+    if (request->status != HCOMM_OK)
+        end_transfer(request, request->status);
+    else if (request->finished == request->accept)
+        end_transfer(request, HCOMM_OK);
+}
+
+static void transfer_failed(struct hcomm_request *request, hcomm_status_t status)
+{
+    /* RMA turned out impossible for this peer before anything was read: pieces do. */
+    if (request->kind == HC_REQUEST_RECV && status == HCOMM_ERR_UNSUPPORTED && !request->ops &&
+        !request->finished) {
+        fall_back_to_pieces(request);
+        return;
+    }
+    request->status = status;
+    request->issued = request->accept;
+    end_if_over(request);
+}
+
+static void transfer_done(struct hc_op *base, hcomm_status_t status)
+{
+    struct transfer_op *op = hc_container_of(base, struct transfer_op, base);
+    struct hcomm_request *request = op->request;
+    size_t size = op->size;
+    hc_pool_put(&request->context->op_pool, op);
+    request->ops--;
+    request->activity = hc_clock_ns();
+    if (status == HCOMM_OK)
+        request->finished += size;
+    if (status != HCOMM_OK)
+        transfer_failed(request, status);
+    else
+        end_if_over(request);
+}
+
+static unsigned ops_limit(const struct hcomm_request *request)
+{
+    return request->kind == HC_REQUEST_RECV ? GETS_IN_FLIGHT : PIECES_PER_TURN;
+}
+
+/* Issue one piece; false when that is all for now (the request may be gone). */
+static bool advance_once(struct hcomm_request *request)
+{
+    struct hcomm_context *context = request->context;
+    if (request->issued == request->accept || request->ops >= ops_limit(request) ||
+        !hc_bandwidth_take(context,
+                           smaller(request->accept - request->issued, request->peer->attr->bcopy_max)))
+        return false;
+    size_t size = 0;
+    hcomm_status_t status = issue_piece(request, &size);
+    if (status == HCOMM_AGAIN)
+        return false;
+    if (status < 0) {
+        transfer_failed(request, status);
+        return false;
+    }
+    request->issued += size;
+    request->activity = hc_clock_ns();
+    hc_counter_add(&context->counters, HC_COUNTER_BYTES_SENT, request->kind == HC_REQUEST_SEND ? size : 0);
+    if (status == HCOMM_IN_PROGRESS) {
+        request->ops++;
+        return true;
+    }
+    request->finished += size;
+    bool over = request->finished == request->accept;
+    end_if_over(request);
+    return !over;
+}
+
+static unsigned advance_streaming(struct hc_peer *peer)
+{
+    unsigned moved = 0;
+    struct hc_list *node, *next;
+    hc_list_for_each_safe(node, next, &peer->streaming)
+    {
+        struct hcomm_request *request = hc_list_entry(node, struct hcomm_request, stream_node);
+        unsigned pieces = 0;
+        while (pieces < PIECES_PER_TURN && advance_once(request))
+            pieces++;
+        moved += pieces;
+    }
+    return moved;
+}
+
+/* ---- receiver ---- */
+
+static void ask_for_pieces(struct hcomm_request *request)
+{
+    const struct hc_wire_cts cts = {
+        .send_id = request->remote_id,
+        .recv_id = request->id,
+        .accept = request->accept,
+    };
+    hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_PIPELINE, 1);
+    hc_control_send(request->peer, HC_WIRE_CTS, &cts, sizeof(cts));
+}
+
+static void fall_back_to_pieces(struct hcomm_request *request)
+{
+    struct hc_peer *peer = request->peer;
+    hc_list_remove(&request->stream_node);
+    request->transferring = false;
+    peer->rndv_inflight--;
+    peer->rkey_useless = true;
+    request->issued = 0;
+    peer->ops->rkey_release(request->rkey);
+    request->rkey = NULL;
+    ask_for_pieces(request);
+}
+
+static hcomm_status_t prepare_get(struct hcomm_request *request, const void *rkey, size_t rkey_len)
+{
+    struct hc_peer *peer = request->peer;
+    if (!(peer->attr->caps & HC_CAP_RMA))
+        return HCOMM_ERR_UNSUPPORTED;
+    hcomm_status_t status = register_buffer(request, false);
+    if (status != HCOMM_OK)
+        return status;
+    return peer->ops->rkey_unpack(peer->ep, rkey, rkey_len, &request->rkey);
+}
+
+/* The peer is reached and it is this message's turn. What cannot be fetched is asked for in pieces. */
+static void start_receive(struct hcomm_request *request, const void *rkey, size_t rkey_len)
+{
+    if (prepare_get(request, rkey, rkey_len) != HCOMM_OK) {
+        ask_for_pieces(request);
+        return;
+    }
+    hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_GET, 1);
+    begin_transfer(request);
+}
+
+static hcomm_status_t keep_offer(struct hcomm_request *request, const struct hc_rndv_offer *offer)
+{
+    request->offer = malloc(offer->rkey_len);
+    if (!request->offer)
+        return HCOMM_ERR_NO_MEMORY;
+    (void)memcpy(request->offer, offer->rkey, offer->rkey_len);
+    request->offer_len = offer->rkey_len;
+    return HCOMM_OK;
+}
+
+static void take_offer(struct hcomm_request *request, const struct hc_rndv_offer *offer)
+{
+    struct hc_peer *peer = request->peer;
+    if (!offer->rkey || peer->rkey_useless) {
+        ask_for_pieces(request);
+    } else if (may_begin_now(peer)) {
+        start_receive(request, offer->rkey, offer->rkey_len);
+    } else if (keep_offer(request, offer) == HCOMM_OK) {
+        wait_for_turn(request);
+    } else {
+        ask_for_pieces(request);
+    }
+}
+
+void hc_rndv_receive(struct hcomm_request *request, const struct hc_rndv_offer *offer)
+{
+    hc_list_init(&request->stream_node);
+    request->remote_id = offer->send_id;
+    request->remote_address = offer->address;
+    request->accept = smaller(offer->size, request->capacity);
+    hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_RECEIVED, 1);
+    if (request->peer->state == HC_PEER_FAILED) {
+        hc_request_complete(request, request->peer->failure);
+        return;
+    }
+    if (request->accept == 0) {
+        end_receive(request, HCOMM_OK);
+        return;
+    }
+    hcomm_status_t status = hc_request_assign_id(request);
+    if (status != HCOMM_OK) {
+        end_receive(request, status);
+        return;
+    }
+    take_offer(request, offer);
+}
+
+/* ---- turns ---- */
+
+static void start_transfer(struct hcomm_request *request)
+{
+    hc_list_remove(&request->stream_node);
+    if (request->kind == HC_REQUEST_SEND) {
+        begin_transfer(request);
+        return;
+    }
+    start_receive(request, request->offer, request->offer_len);
+    free(request->offer);
+    request->offer = NULL;
+}
+
+unsigned hc_rndv_advance(struct hc_peer *peer)
+{
+    unsigned moved = 0;
+    while (!hc_list_empty(&peer->rndv_waiting) && may_begin(peer)) {
+        start_transfer(hc_list_entry(peer->rndv_waiting.next, struct hcomm_request, stream_node));
+        moved++;
+    }
+    return moved + advance_streaming(peer);
+}
+
+/* ---- what arrives ---- */
+
+static void protocol_error(struct hc_peer *peer, const char *what)
+{
+    hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
+}
+
+/* The request a peer names by id: it must be of that kind and with that peer. */
+static struct hcomm_request *named_request(struct hc_peer *peer, uint64_t id, enum hc_request_kind kind)
+{
+    struct hcomm_request *request = hc_request_by_id(peer->context, id);
+    return request && request->kind == kind && request->peer == peer ? request : NULL;
+}
+
+void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    struct hc_wire_cts cts;
+    if (len != sizeof(cts)) {
+        protocol_error(peer, "CTS");
+        return;
+    }
+    (void)memcpy(&cts, data, sizeof(cts));
+    struct hcomm_request *request = named_request(peer, cts.send_id, HC_REQUEST_SEND);
+    if (!request) { /* given up meanwhile */
+        hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
+        return;
+    }
+    if (request->remote_id || cts.accept == 0 || cts.accept > request->capacity) {
+        protocol_error(peer, "CTS");
+        return;
+    }
+    request->remote_id = cts.recv_id;
+    request->accept = (size_t)cts.accept;
+    request->activity = hc_clock_ns();
+    if (may_begin_now(peer))
+        begin_transfer(request);
+    else
+        wait_for_turn(request);
+}
+
+void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    struct hc_wire_data head;
+    if (len <= sizeof(head)) {
+        protocol_error(peer, "DATA");
+        return;
+    }
+    (void)memcpy(&head, data, sizeof(head));
+    len -= sizeof(head);
+    struct hcomm_request *request = named_request(peer, head.recv_id, HC_REQUEST_RECV);
+    if (!request)
+        return; /* given up meanwhile */
+    if (request->transferring || head.offset > request->accept || len > request->accept - head.offset) {
+        protocol_error(peer, "DATA");
+        return;
+    }
+    (void)memcpy((uint8_t *)request->buf + head.offset, (const uint8_t *)data + sizeof(head), len);
+    request->finished += len;
+    request->activity = hc_clock_ns();
+    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, len);
+    if (request->finished >= request->accept)
+        finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+}
+
+/* A peer's status is one of ours or becomes a protocol error. */
+static hcomm_status_t checked_status(int32_t status)
+{
+    return status <= 0 && status >= HCOMM_ERR_INTERNAL ? (hcomm_status_t)status : HCOMM_ERR_PROTOCOL;
+}
+
+static void sender_answered(struct hc_peer *peer, const struct hc_wire_fin *fin)
+{
+    struct hcomm_request *request = named_request(peer, fin->id, HC_REQUEST_SEND);
+    if (!request || request->transferring)
+        return; /* given up meanwhile */
+    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT, request->capacity - request->finished);
+    finish(request, checked_status(fin->status));
+}
+
+static void receiver_refused(struct hc_peer *peer, const struct hc_wire_fin *fin)
+{
+    struct hcomm_request *request = named_request(peer, fin->id, HC_REQUEST_RECV);
+    if (request && !request->transferring)
+        finish(request, HCOMM_ERR_CANCELLED);
+}
+
+void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data, size_t len)
+{
+    struct hc_wire_fin fin;
+    if (len != sizeof(fin)) {
+        protocol_error(peer, "FIN");
+        return;
+    }
+    (void)memcpy(&fin, data, sizeof(fin));
+    if (wire_id == HC_WIRE_NACK)
+        receiver_refused(peer, &fin);
+    else
+        sender_answered(peer, &fin);
+}
+
+/* ---- giving up ---- */
+
+void hc_rndv_abandon(struct hcomm_request *request)
+{
+    if (request->kind == HC_REQUEST_SEND && !request->id) {
+        if (hc_send_unqueue(request))
+            hc_request_complete(request, HCOMM_ERR_CANCELLED);
+        return;
+    }
+    if (request->ops) { /* ends when they are back */
+        request->status = HCOMM_ERR_CANCELLED;
+        request->issued = request->accept;
+        return;
+    }
+    if (request->kind == HC_REQUEST_SEND) {
+        if (request->remote_id)
+            hc_rndv_answer(request->peer, HC_WIRE_NACK, request->remote_id, HCOMM_ERR_CANCELLED);
+        (void)hc_send_unqueue(request);
+    }
+    finish(request, HCOMM_ERR_CANCELLED);
+}
+
+void hc_rndv_fail_peer(struct hc_peer *peer)
+{
+    struct hcomm_context *context = peer->context;
+    for (size_t i = 0; i < context->num_ids; i++) {
+        struct hcomm_request *request = context->ids[i];
+        if (!request || request->peer != peer)
+            continue;
+        request->ops = 0; /* none comes back from a destroyed ep */
+        finish(request, peer->failure);
+    }
+}

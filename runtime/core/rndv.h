@@ -1,0 +1,49 @@
+/*
+ * Rendezvous: the sender announces a message (RTS), the receiver that matches it either fetches it with RMA
+ * gets and says so (FIN), or asks for it in pieces (CTS, DATA…). Lock held.
+ */
+#ifndef HC_RNDV_H
+#define HC_RNDV_H
+
+#include "runtime/core/core.h"
+
+/* What an RTS offers, checked. */
+struct hc_rndv_offer {
+    size_t size;
+    uint64_t send_id;
+    uint64_t address;
+    const void *rkey; /* NULL: pieces only */
+    size_t rkey_len;
+};
+
+/* Announce the request's message; HCOMM_AGAIN: not now. */
+hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request,
+                                const struct hc_wire_match *match) HC_MUST_CHECK;
+/* Send a small message that is to be acknowledged at match; HCOMM_AGAIN: not now. */
+hcomm_status_t hc_rndv_send_eager_sync(struct hcomm_request *request,
+                                       const struct hc_wire_match *match) HC_MUST_CHECK;
+/* Announce a message whose payload is copied here and freed when it has left; nobody waits for it. */
+hcomm_status_t hc_rndv_send_owned(struct hc_peer *peer, const struct hc_wire_match *match,
+                                  const void *payload, size_t size) HC_MUST_CHECK;
+
+/* A matched receive takes an offer: request->size, source, tag are set already. */
+void hc_rndv_receive(struct hcomm_request *request, const struct hc_rndv_offer *offer);
+
+/* Tell a sender how its message ended: HC_WIRE_FIN, HC_WIRE_SYNC_ACK or HC_WIRE_NACK with `id` of the other
+ * side. */
+void hc_rndv_answer(struct hc_peer *peer, uint8_t wire_id, uint64_t id, hcomm_status_t status);
+
+/* Arrived answers and pieces; everything in them is checked. */
+void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len);
+void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len);
+void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data, size_t len);
+
+/* Move transfers of this peer on; returns how much moved. */
+unsigned hc_rndv_advance(struct hc_peer *peer);
+/* The buffer is no longer ours: leave the transfer. Frees the orphaned request when nothing refers to it any
+ * more. */
+void hc_rndv_abandon(struct hcomm_request *request);
+/* The peer failed and its ep is gone: complete its transfers with its failure. */
+void hc_rndv_fail_peer(struct hc_peer *peer);
+
+#endif

@@ -1,0 +1,175 @@
+/* Which transports a process opens, and which of them reaches a peer. */
+#include "runtime/core/select.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ofi is asked only when shared memory may not serve everybody: asking libfabric costs tens of milliseconds.
+ */
+static bool shm_serves_all(const struct hcomm_context *context)
+{
+    if (context->job->num_hosts > 1 || context->settings.protocol == HC_PROTOCOL_TCP ||
+        context->settings.protocol == HC_PROTOCOL_RDMA)
+        return false;
+    if (context->job->local_size == 1)
+        return true;
+    size_t shm = hc_transport_preference(&context->settings, "shm");
+    return shm != SIZE_MAX && shm <= hc_transport_preference(&context->settings, "ofi");
+}
+
+static bool have_shm(const struct hcomm_context *context)
+{
+    for (unsigned i = 0; i < context->num_ifaces; i++)
+        if (strcmp(context->ifaces[i].resource.name, "shm") == 0)
+            return true;
+    return false;
+}
+
+static bool is_needed(const struct hcomm_context *context, const struct hc_transport *transport)
+{
+    if (strcmp(transport->name, "shm") == 0)
+        return context->job->local_size > 1;
+    if (strcmp(transport->name, "ofi") == 0 && shm_serves_all(context))
+        return context->job->size > 1 && !have_shm(context);
+    return true;
+}
+
+static const char *cause_or(const char *cause)
+{
+    return *cause ? cause : "no reason given";
+}
+
+/* A resource that looked usable but does not open is rejected like the others, with its cause. */
+static void open_resource(struct hcomm_context *context, struct hc_resource *resource,
+                          const struct hc_iface_params *params)
+{
+    if (context->num_ifaces == HC_IFACE_MAX)
+        return;
+    struct hc_iface_slot *slot = &context->ifaces[context->num_ifaces];
+    hcomm_status_t status = resource->transport->open(resource, params, &slot->iface);
+    if (status != HCOMM_OK) {
+        resource->usable = false;
+        (void)snprintf(resource->reason, sizeof(resource->reason), "does not open: %s",
+                       cause_or(hc_error_detail()));
+        hc_log_info("transport %s (%s) %s", resource->name, resource->device, resource->reason);
+        return;
+    }
+    slot->resource = *resource;
+    context->num_ifaces++;
+}
+
+static bool name_is_open(const struct hcomm_context *context, const char *name)
+{
+    for (unsigned i = 0; i < context->num_ifaces; i++)
+        if (strcmp(context->ifaces[i].resource.name, name) == 0)
+            return true;
+    return false;
+}
+
+static void open_usable(struct hcomm_context *context, struct hc_resource_list *list,
+                        const struct hc_iface_params *params)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        struct hc_resource *resource = &list->entries[i];
+        if (!resource->usable) {
+            hc_log_debug("transport %s (%s) rejected: %s", resource->name, resource->device,
+                         resource->reason);
+        } else if (name_is_open(context, resource->name)) {
+            hc_log_debug("transport %s (%s) not needed: a better device of it is open", resource->name,
+                         resource->device);
+        } else {
+            open_resource(context, resource, params);
+        }
+    }
+}
+
+static int by_estimate(const void *left, const void *right)
+{
+    const struct hc_resource *a = left, *b = right;
+    if (a->latency != b->latency)
+        return a->latency < b->latency ? -1 : 1;
+    return (a->bandwidth < b->bandwidth) - (a->bandwidth > b->bandwidth);
+}
+
+static hcomm_status_t open_transport(struct hcomm_context *context, const struct hc_transport *transport,
+                                     const struct hc_iface_params *params)
+{
+    struct hc_resource_list *list = calloc(1, sizeof(*list));
+    if (!list)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "transports: out of memory");
+    list->settings = &context->settings;
+    hcomm_status_t status = hc_transport_query_one(transport, list);
+    if (status == HCOMM_OK) {
+        qsort(list->entries, list->count, sizeof(list->entries[0]), by_estimate);
+        open_usable(context, list, params);
+    }
+    free(list);
+    return status;
+}
+
+/* Position in setting `transports` first, then estimated latency. */
+static void sort_ifaces(struct hcomm_context *context)
+{
+    for (unsigned i = 1; i < context->num_ifaces; i++) {
+        for (unsigned j = i; j > 0; j--) {
+            struct hc_iface_slot *a = &context->ifaces[j - 1], *b = &context->ifaces[j];
+            size_t rank_a = hc_transport_preference(&context->settings, a->resource.name);
+            size_t rank_b = hc_transport_preference(&context->settings, b->resource.name);
+            if (rank_a < rank_b || (rank_a == rank_b && by_estimate(&a->resource, &b->resource) <= 0))
+                break;
+            struct hc_iface_slot swap = *a;
+            *a = *b;
+            *b = swap;
+        }
+    }
+}
+
+static hcomm_status_t check_reach(const struct hcomm_context *context)
+{
+    unsigned others = context->num_ifaces - (name_is_open(context, "self") ? 1 : 0);
+    if (context->job->size == 1 || others > 0)
+        return HCOMM_OK;
+    return hc_error(HCOMM_ERR_UNREACHABLE,
+                    "no transport to other ranks is usable with protocol and transports as set; "
+                    "`hcomm_info --transports` tells why each was rejected");
+}
+
+hcomm_status_t hc_select_open(struct hcomm_context *context, const struct hc_iface_params *params)
+{
+    for (size_t i = 0; hc_transports[i]; i++) {
+        if (!is_needed(context, hc_transports[i]))
+            continue;
+        hcomm_status_t status = open_transport(context, hc_transports[i], params);
+        if (status != HCOMM_OK)
+            return status;
+    }
+    sort_ifaces(context);
+    return check_reach(context);
+}
+
+void hc_select_close(struct hcomm_context *context)
+{
+    while (context->num_ifaces > 0) {
+        struct hc_iface *iface = context->ifaces[--context->num_ifaces].iface;
+        iface->transport->close(iface);
+    }
+}
+
+struct hc_iface_slot *hc_select_iface(struct hcomm_context *context, uint32_t rank,
+                                      const struct hc_blob *info, const struct hc_blob_address **address)
+{
+    bool is_self = rank == context->job->rank;
+    for (unsigned i = 0; i < context->num_ifaces; i++) {
+        struct hc_iface_slot *slot = &context->ifaces[i];
+        if (is_self != (strcmp(slot->resource.name, "self") == 0))
+            continue;
+        const struct hc_blob_address *candidate = hc_blob_find(info, slot->resource.name);
+        if (!candidate ||
+            !slot->iface->transport->reachable(slot->iface, candidate->addr, candidate->addr_len))
+            continue;
+        *address = candidate;
+        return slot;
+    }
+    return NULL;
+}

@@ -1,0 +1,19 @@
+/* Opening transports and choosing one per peer. Lock held, or the context not yet shared. */
+#ifndef HC_SELECT_H
+#define HC_SELECT_H
+
+#include "runtime/core/core.h"
+
+/*
+ * Open what the job needs, best first in context->ifaces. HCOMM_ERR_UNREACHABLE when nothing leads to other
+ * ranks, HCOMM_ERR_CONFIG for an unknown name in setting `transports`.
+ */
+hcomm_status_t hc_select_open(struct hcomm_context *context,
+                              const struct hc_iface_params *params) HC_MUST_CHECK;
+void hc_select_close(struct hcomm_context *context);
+
+/* The best iface that reaches the described rank, and the address to use; NULL when none does. */
+struct hc_iface_slot *hc_select_iface(struct hcomm_context *context, uint32_t rank,
+                                      const struct hc_blob *info, const struct hc_blob_address **address);
+
+#endif

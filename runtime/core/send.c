@@ -1,0 +1,438 @@
+#include "runtime/core/send.h"
+
+#include "runtime/core/progress.h"
+#include "runtime/core/request.h"
+#include "runtime/core/rndv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BATCH_PAYLOAD_MAX = 1024, /* larger messages gain nothing from company */
+    BATCH_ROOM = 8192,
+    CONTROL_MAX = 64,
+};
+
+/* A message that waits for the ep, for room, or for its turn: a copy of its own, or the sender's request. */
+struct send_item {
+    struct hc_fifo_node node;
+    struct hcomm_request *request; /* NULL: the payload is the item's own */
+    struct hc_wire_match match;
+    size_t size;
+    uint8_t payload[];
+};
+
+/* An answer that waits. */
+struct control_item {
+    struct hc_fifo_node node;
+    uint8_t id;
+    size_t size;
+    uint64_t header[CONTROL_MAX / 8];
+};
+
+struct eager_pack {
+    const struct hc_wire_match *match;
+    const void *buf;
+    size_t size;
+};
+
+static size_t pack_eager(void *dest, void *arg)
+{
+    const struct eager_pack *pack = arg;
+    (void)memcpy(dest, pack->match, sizeof(*pack->match));
+    if (pack->size)
+        (void)memcpy((uint8_t *)dest + sizeof(*pack->match), pack->buf, pack->size);
+    return sizeof(*pack->match) + pack->size;
+}
+
+static int64_t eager_cost(size_t size)
+{
+    return (int64_t)size + HC_EAGER_OVERHEAD;
+}
+
+static hcomm_status_t transmit_eager(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf,
+                                     size_t size)
+{
+    if (hc_likely(sizeof(*match) + size <= peer->attr->short_max))
+        return peer->ops->am_short(peer->ep, HC_WIRE_EAGER, match, sizeof(*match), buf, size);
+    struct eager_pack pack = {match, buf, size};
+    return peer->ops->am_bcopy(peer->ep, HC_WIRE_EAGER, pack_eager, &pack);
+}
+
+static void count_eager(struct hcomm_context *context, size_t size)
+{
+    hc_counter_add(&context->counters, HC_COUNTER_EAGER_SENT, 1);
+    hc_counter_add(&context->counters, HC_COUNTER_BYTES_SENT, size);
+}
+
+/* HCOMM_AGAIN: no room or not allowed now, nothing was sent. Credit has been checked by the caller. */
+static hcomm_status_t send_eager(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf,
+                                 size_t size)
+{
+    if (!hc_bandwidth_take(peer->context, size))
+        return HCOMM_AGAIN;
+    hcomm_status_t status = transmit_eager(peer, match, buf, size);
+    if (hc_unlikely(status != HCOMM_OK))
+        return status;
+    peer->credit -= eager_cost(size);
+    count_eager(peer->context, size);
+    return HCOMM_OK;
+}
+
+/* ---- gathering small messages (mode SMALL_MSG) ---- */
+
+static size_t copy_batch(void *dest, void *arg)
+{
+    const struct hc_peer *peer = arg;
+    (void)memcpy(dest, peer->batch, peer->batch_used);
+    return peer->batch_used;
+}
+
+/* HCOMM_OK when nothing is left gathered. */
+static hcomm_status_t flush_batch(struct hc_peer *peer)
+{
+    if (!peer->batch_used)
+        return HCOMM_OK;
+    if (peer->state != HC_PEER_READY || !hc_bandwidth_take(peer->context, peer->batch_used))
+        return HCOMM_AGAIN;
+    hcomm_status_t status = peer->ops->am_bcopy(peer->ep, HC_WIRE_BATCH, copy_batch, peer);
+    if (status != HCOMM_OK)
+        return status;
+    peer->batch_used = 0;
+    peer->batch_count = 0;
+    hc_counter_add(&peer->context->counters, HC_COUNTER_COALESCED_PACKETS, 1);
+    return HCOMM_OK;
+}
+
+static bool have_batch(struct hc_peer *peer)
+{
+    if (peer->batch)
+        return true;
+    size_t room = peer->attr->bcopy_max < BATCH_ROOM ? peer->attr->bcopy_max : BATCH_ROOM;
+    peer->batch = aligned_alloc(HC_CACHE_LINE, BATCH_ROOM);
+    peer->batch_room = room;
+    return peer->batch != NULL;
+}
+
+/* False: it does not fit, and cannot be made to; send it otherwise. */
+static bool gather(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf, size_t size)
+{
+    size_t needed = sizeof(struct hc_wire_batch_item) + hc_align_up(size, 8);
+    if (!have_batch(peer))
+        return false;
+    if (peer->batch_used + needed > peer->batch_room && flush_batch(peer) != HCOMM_OK)
+        return false;
+    struct hc_wire_batch_item *item = (void *)(peer->batch + peer->batch_used);
+    *item = (struct hc_wire_batch_item){.match = *match, .size = (uint32_t)size};
+    if (size)
+        (void)memcpy(item + 1, buf, size);
+    peer->batch_used += needed;
+    peer->batch_count++;
+    peer->credit -= eager_cost(size);
+    count_eager(peer->context, size);
+    hc_counter_add(&peer->context->counters, HC_COUNTER_COALESCED_MESSAGES, 1);
+    hc_peer_set_pending(peer);
+    return true;
+}
+
+static bool may_gather(const struct hc_peer *peer, size_t size)
+{
+    return peer->context->settings.mode == HC_MODE_SMALL_MSG && size <= BATCH_PAYLOAD_MAX &&
+           size <= peer->eager_max && peer->rank != peer->context->job->rank;
+}
+
+/* ---- queues ---- */
+
+/* Whether a message may leave at once without overtaking an earlier one. */
+static bool may_send_now(const struct hc_peer *peer)
+{
+    return peer->state == HC_PEER_READY && hc_fifo_empty(&peer->send_queue);
+}
+
+static bool fits_eager(const struct hc_peer *peer, size_t size)
+{
+    return size <= peer->eager_max && peer->credit >= eager_cost(size);
+}
+
+static hcomm_status_t queue_copy(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf,
+                                 size_t size)
+{
+    struct send_item *item = malloc(sizeof(*item) + size);
+    if (!item)
+        return HCOMM_ERR_NO_MEMORY;
+    item->request = NULL;
+    item->match = *match;
+    item->size = size;
+    if (size)
+        (void)memcpy(item->payload, buf, size);
+    peer->queued_bytes += size;
+    hc_counter_max(&peer->context->counters, HC_COUNTER_QUEUED_BYTES_MAX, peer->queued_bytes);
+    hc_fifo_push(&peer->send_queue, &item->node);
+    hc_peer_set_pending(peer);
+    return HCOMM_OK;
+}
+
+static hcomm_status_t queue_request(struct hc_peer *peer, const struct hc_wire_match *match,
+                                    struct hcomm_request *request)
+{
+    struct send_item *item = malloc(sizeof(*item));
+    if (!item)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "queueing a send: out of memory");
+    item->request = request;
+    item->match = *match;
+    item->size = request->capacity;
+    hc_fifo_push(&peer->send_queue, &item->node);
+    hc_peer_set_pending(peer);
+    return HCOMM_OK;
+}
+
+/* Small messages that cannot leave now are copied, up to send_buffer_size per peer, so that the sender goes
+ * on. */
+static bool may_copy(const struct hc_peer *peer, size_t size)
+{
+    if (peer->state == HC_PEER_READY && size > peer->eager_max)
+        return false;
+    /* before the peer is reached its limits are unknown: what is small everywhere may be copied */
+    if (peer->state != HC_PEER_READY &&
+        (size > BATCH_PAYLOAD_MAX || peer->context->settings.mode == HC_MODE_LARGE_MSG))
+        return false;
+    return peer->queued_bytes + size <= peer->context->settings.send_buffer_size;
+}
+
+static struct hcomm_request *new_send(struct hcomm_comm *comm, const void *buf, size_t size, int dest,
+                                      int tag, bool sync)
+{
+    struct hcomm_request *request = hc_request_new(comm, HC_REQUEST_SEND);
+    if (!request)
+        return NULL;
+    request->peer = hc_comm_peer(comm, dest);
+    request->buf = (void *)(uintptr_t)buf; /* only read from */
+    request->capacity = size;
+    request->source = dest;
+    request->tag = tag;
+    request->sync = sync;
+    return request;
+}
+
+/* Send what a request asks for, by the protocol that fits. HCOMM_AGAIN: not now. */
+static hcomm_status_t send_request(struct hc_peer *peer, const struct hc_wire_match *match,
+                                   struct hcomm_request *request)
+{
+    hcomm_status_t status = flush_batch(peer);
+    if (status != HCOMM_OK)
+        return status;
+    if (request->sync && fits_eager(peer, request->capacity))
+        return hc_rndv_send_eager_sync(request, match);
+    if (!request->sync && fits_eager(peer, request->capacity)) {
+        status = send_eager(peer, match, request->buf, request->capacity);
+        if (status == HCOMM_OK)
+            hc_request_complete(request, HCOMM_OK);
+        return status;
+    }
+    if (request->capacity <= peer->eager_max)
+        hc_counter_add(&peer->context->counters, HC_COUNTER_CREDIT_STALLS, 1);
+    return hc_rndv_send_rts(request, match);
+}
+
+static hcomm_status_t start_request(struct hc_peer *peer, const struct hc_wire_match *match,
+                                    struct hcomm_request *request)
+{
+    hcomm_status_t status = HCOMM_AGAIN;
+    if (may_send_now(peer))
+        status = send_request(peer, match, request);
+    if (status == HCOMM_AGAIN)
+        status = queue_request(peer, match, request);
+    return status;
+}
+
+/* Neither at once nor gathered: copied and queued, or with a request. */
+static hcomm_status_t send_slow(struct hcomm_comm *comm, struct hc_peer *peer,
+                                const struct hc_wire_match *match, const void *buf, size_t size, int dest,
+                                bool sync, struct hcomm_request **out)
+{
+    if (peer->state == HC_PEER_FAILED)
+        return hc_peer_error(peer);
+    hc_peer_connect(peer);
+    bool queued_first = !may_send_now(peer);
+    if (!sync && queued_first && may_copy(peer, size) && queue_copy(peer, match, buf, size) == HCOMM_OK) {
+        *out = &comm->context->done_send;
+        return HCOMM_OK;
+    }
+    struct hcomm_request *request = new_send(comm, buf, size, dest, match->tag, sync);
+    if (!request)
+        return HCOMM_ERR_NO_MEMORY;
+    hcomm_status_t status = start_request(peer, match, request);
+    if (status != HCOMM_OK) {
+        comm->busy--;
+        hc_request_free(request);
+        return status;
+    }
+    hc_progress_thread_kick(comm->context);
+    *out = request;
+    return HCOMM_OK;
+}
+
+hcomm_status_t hc_send_start(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
+                             int dest, int tag, bool sync, struct hcomm_request **request)
+{
+    struct hc_peer *peer = hc_comm_peer(comm, dest);
+    if (hc_unlikely(!peer))
+        return HCOMM_ERR_NO_MEMORY;
+    const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
+    if (hc_likely(!sync && may_send_now(peer) && fits_eager(peer, size))) {
+        if (hc_unlikely(may_gather(peer, size)) && gather(peer, &match, buf, size)) {
+            *request = &comm->context->done_send;
+            return HCOMM_OK;
+        }
+        if (flush_batch(peer) == HCOMM_OK && send_eager(peer, &match, buf, size) == HCOMM_OK) {
+            *request = &comm->context->done_send;
+            return HCOMM_OK;
+        }
+        if (may_copy(peer, size) && queue_copy(peer, &match, buf, size) == HCOMM_OK) {
+            *request = &comm->context->done_send;
+            return HCOMM_OK;
+        }
+    }
+    return send_slow(comm, peer, &match, buf, size, dest, sync, request);
+}
+
+/* Without credit a copied message travels by rendezvous: waiting for the window here would hold up the
+ * messages behind it, and the receiver may be waiting for one of those. */
+static hcomm_status_t send_copied(struct hc_peer *peer, struct send_item *item)
+{
+    if (fits_eager(peer, item->size))
+        return send_eager(peer, &item->match, item->payload, item->size);
+    return hc_rndv_send_owned(peer, &item->match, item->payload, item->size);
+}
+
+static hcomm_status_t send_item_now(struct hc_peer *peer, struct send_item *item)
+{
+    if (item->request)
+        return send_request(peer, &item->match, item->request);
+    return send_copied(peer, item);
+}
+
+static void fail_item(struct hc_peer *peer, struct send_item *item, hcomm_status_t status)
+{
+    if (item->request)
+        hc_request_complete(item->request, status);
+    else
+        hc_log_error("a message of %zu bytes to %s is lost: %s", item->size, hc_peer_name(peer),
+                     hc_status_text(status));
+}
+
+static unsigned advance_send_queue(struct hc_peer *peer)
+{
+    unsigned moved = 0;
+    while (!hc_fifo_empty(&peer->send_queue)) {
+        struct send_item *item = hc_container_of(peer->send_queue.head, struct send_item, node);
+        hcomm_status_t status = send_item_now(peer, item);
+        if (status == HCOMM_AGAIN)
+            break;
+        (void)hc_fifo_pop(&peer->send_queue);
+        if (status != HCOMM_OK)
+            fail_item(peer, item, status);
+        if (!item->request)
+            peer->queued_bytes -= item->size;
+        free(item);
+        moved++;
+    }
+    return moved;
+}
+
+static hcomm_status_t transmit_control(struct hc_peer *peer, uint8_t id, const void *header, size_t size)
+{
+    return peer->ops->am_short(peer->ep, id, header, size, NULL, 0);
+}
+
+void hc_control_send(struct hc_peer *peer, uint8_t id, const void *header, size_t size)
+{
+    hc_assert(size <= CONTROL_MAX && size % 8 == 0);
+    if (peer->state == HC_PEER_FAILED)
+        return;
+    hc_peer_connect(peer);
+    if (peer->state == HC_PEER_READY && hc_fifo_empty(&peer->control_queue) &&
+        transmit_control(peer, id, header, size) == HCOMM_OK)
+        return;
+    struct control_item *item = malloc(sizeof(*item));
+    if (!item) {
+        hc_peer_fail(peer, HCOMM_ERR_NO_MEMORY, "out of memory for an answer to a peer");
+        return;
+    }
+    item->id = id;
+    item->size = size;
+    (void)memcpy(item->header, header, size);
+    hc_fifo_push(&peer->control_queue, &item->node);
+    hc_peer_set_pending(peer);
+}
+
+static unsigned advance_control_queue(struct hc_peer *peer)
+{
+    unsigned moved = 0;
+    while (!hc_fifo_empty(&peer->control_queue)) {
+        struct control_item *item = hc_container_of(peer->control_queue.head, struct control_item, node);
+        hcomm_status_t status = transmit_control(peer, item->id, item->header, item->size);
+        if (status == HCOMM_AGAIN)
+            break;
+        (void)hc_fifo_pop(&peer->control_queue);
+        free(item);
+        moved++;
+        if (status != HCOMM_OK) {
+            hc_peer_fail(peer, status, hc_error_detail());
+            break;
+        }
+    }
+    return moved;
+}
+
+unsigned hc_peer_advance(struct hc_peer *peer)
+{
+    if (peer->state != HC_PEER_READY)
+        return 0;
+    unsigned moved = advance_control_queue(peer);
+    size_t gathered = peer->batch_used;
+    if (flush_batch(peer) == HCOMM_OK) {
+        moved += gathered > 0;
+        moved += advance_send_queue(peer);
+    }
+    return moved + hc_rndv_advance(peer);
+}
+
+bool hc_peer_is_idle(const struct hc_peer *peer)
+{
+    if (peer->state == HC_PEER_FAILED)
+        return true;
+    return hc_fifo_empty(&peer->send_queue) && hc_fifo_empty(&peer->control_queue) && !peer->batch_used &&
+           hc_list_empty(&peer->streaming) && hc_list_empty(&peer->rndv_waiting);
+}
+
+void hc_send_drop_queues(struct hc_peer *peer)
+{
+    struct hc_fifo_node *node;
+    while ((node = hc_fifo_pop(&peer->send_queue))) {
+        struct send_item *item = hc_container_of(node, struct send_item, node);
+        if (item->request && !item->request->id) /* those with an id end with the transfers */
+            hc_request_complete(item->request, peer->failure);
+        free(item);
+    }
+    while ((node = hc_fifo_pop(&peer->control_queue)))
+        free(hc_container_of(node, struct control_item, node));
+    peer->queued_bytes = 0;
+    peer->batch_used = 0;
+}
+
+bool hc_send_unqueue(struct hcomm_request *request)
+{
+    struct hc_fifo *queue = &request->peer->send_queue;
+    for (struct hc_fifo_node **link = &queue->head; *link; link = &(*link)->next) {
+        struct send_item *item = hc_container_of(*link, struct send_item, node);
+        if (item->request != request)
+            continue;
+        *link = item->node.next;
+        if (queue->tail == &item->node.next)
+            queue->tail = link;
+        free(item);
+        return true;
+    }
+    return false;
+}
