@@ -49,6 +49,24 @@ tests_unit_topo_host_SOURCES = tests/unit/topo_host.c
 tests_unit_topo_host_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_topo_host_LDADD = $(UNIT_LIBS)
 
+# transports
+UNIT_TESTS += tests/unit/shm_pool \
+	tests/unit/shm_ring \
+	tests/unit/shm_segment \
+	tests/unit/transport_select
+tests_unit_shm_pool_SOURCES = tests/unit/shm_pool.c
+tests_unit_shm_pool_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_shm_pool_LDADD = $(UNIT_LIBS)
+tests_unit_shm_ring_SOURCES = tests/unit/shm_ring.c
+tests_unit_shm_ring_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_shm_ring_LDADD = $(UNIT_LIBS)
+tests_unit_shm_segment_SOURCES = tests/unit/shm_segment.c
+tests_unit_shm_segment_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_shm_segment_LDADD = $(UNIT_LIBS)
+tests_unit_transport_select_SOURCES = tests/unit/transport_select.c
+tests_unit_transport_select_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_transport_select_LDADD = $(UNIT_LIBS)
+
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
 endif

@@ -1,0 +1,76 @@
+/* The sender's bulk pool of the shm transport. */
+#include "transports/shm/shm.h"
+
+#include <criterion/criterion.h>
+#include <unistd.h>
+
+static struct hc_shm_segment segment;
+static struct hc_shm_pool pool;
+static struct hc_shm_inflight a, b;
+static int fd;
+
+static void setup(void)
+{
+    cr_assert(hc_shm_segment_create(1, 4, 1, &segment, &fd) == HCOMM_OK);
+    cr_assert(hc_shm_pool_init(&pool, &segment) == HCOMM_OK);
+    a = b = (struct hc_shm_inflight){0};
+}
+
+static void teardown(void)
+{
+    hc_shm_pool_fini(&pool);
+    hc_shm_segment_unmap(&segment);
+    (void)close(fd);
+}
+
+TestSuite(shm_pool, .init = setup, .fini = teardown);
+
+static uint32_t hand_out(struct hc_shm_inflight *to)
+{
+    uint32_t index = hc_shm_pool_peek(&pool);
+    cr_assert(index < 4);
+    hc_shm_pool_send(&pool, to);
+    return index;
+}
+
+static void give_back(uint32_t index)
+{
+    atomic_store(&segment.flags[index].busy, 0);
+}
+
+Test(shm_pool, chunks_are_distinct_until_none_is_left)
+{
+    unsigned seen = 0;
+    for (int i = 0; i < 4; i++)
+        seen |= 1u << hand_out(i % 2 ? &a : &b);
+    cr_assert(seen == 0xf);
+    cr_assert(hc_shm_pool_peek(&pool) == HC_SHM_NO_CHUNK);
+}
+
+Test(shm_pool, most_recently_freed_chunk_is_used_first)
+{
+    uint32_t first = hand_out(&a), second = hand_out(&a);
+    give_back(first);
+    hc_shm_pool_reclaim(&pool, &a);
+    cr_assert(hc_shm_pool_peek(&pool) == first);
+    give_back(second);
+    hc_shm_pool_reclaim(&pool, &a);
+    cr_assert(hc_shm_pool_peek(&pool) == second && a.count == 0);
+}
+
+Test(shm_pool, peek_alone_takes_nothing)
+{
+    cr_assert(hc_shm_pool_peek(&pool) == hc_shm_pool_peek(&pool));
+    cr_assert(pool.free_count == 4);
+}
+
+Test(shm_pool, chunks_of_a_dead_receiver_come_back)
+{
+    (void)hand_out(&a);
+    (void)hand_out(&b);
+    (void)hand_out(&a);
+    hc_shm_pool_reclaim(&pool, &a);
+    cr_assert(a.count == 2 && pool.free_count == 1);
+    hc_shm_pool_abandon(&pool, &a);
+    cr_assert(a.count == 0 && b.count == 1 && pool.free_count == 3);
+}
