@@ -176,7 +176,7 @@ static hcomm_status_t collect_addresses(struct hcomm_context *context, struct hc
     return HCOMM_OK;
 }
 
-static hcomm_status_t pack_self(struct hcomm_context *context, void *bytes, size_t *size)
+hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, size_t *size)
 {
     uint8_t addresses[HC_BLOB_MAX];
     struct hc_blob blob = {
@@ -198,7 +198,7 @@ static hcomm_status_t publish_self(struct hcomm_context *context)
 {
     uint8_t bytes[HC_BLOB_MAX];
     size_t size = 0;
-    hcomm_status_t status = pack_self(context, bytes, &size);
+    hcomm_status_t status = hc_context_describe(context, bytes, &size);
     return status == HCOMM_OK ? hc_boot_put(context->boot, context->key, bytes, size) : status;
 }
 

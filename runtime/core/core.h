@@ -65,7 +65,6 @@ struct hc_peer {
 
     uint8_t *batch; /* SMALL_MSG: gathered messages, batch_used bytes */
     size_t batch_used, batch_room;
-    unsigned batch_count;
 
     struct hc_boot_op boot_op; /* FETCHING */
     struct hc_list fetching;   /* in context->fetching */
@@ -283,6 +282,8 @@ struct hcomm_context {
 
 /* host_of[] of the context, filled at first need; NULL with an error detail when the boot layer fails. */
 const uint32_t *hc_context_hosts(struct hcomm_context *context);
+/* Write this rank's blob (HC_BLOB_MAX bytes of room). */
+hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, size_t *size) HC_MUST_CHECK;
 
 /* ---- peer.c ---- */
 

@@ -146,16 +146,6 @@ static void retry_or_fail(struct hc_peer *peer, hcomm_status_t status)
     hc_log_debug("attempt %u to reach rank %u failed: %s", peer->attempts, peer->rank, hc_error_detail());
 }
 
-void hc_peer_connect(struct hc_peer *peer)
-{
-    if (peer->state != HC_PEER_NEW)
-        return;
-    watch_fetching(peer);
-    hcomm_status_t status = start_fetch(peer);
-    if (status != HCOMM_OK)
-        retry_or_fail(peer, status);
-}
-
 /* A peer on this host is watched by its process id, whatever transport reaches it. */
 static void watch_process(struct hc_peer *peer)
 {
@@ -224,21 +214,51 @@ static hcomm_status_t create_ep(struct hc_peer *peer)
     return HCOMM_OK;
 }
 
+/* Takes the blob over. */
+static hcomm_status_t take_blob(struct hc_peer *peer, void *blob, size_t size)
+{
+    peer->blob = blob;
+    peer->blob_size = size;
+    return hc_blob_parse(blob, size, &peer->info);
+}
+
 /* The blob is here, or the fetch failed. */
 static hcomm_status_t finish_fetch(struct hc_peer *peer)
 {
-    if (peer->boot_op.status != HCOMM_OK)
-        return hc_error(peer->boot_op.status, "the launcher does not know its address: %s",
-                        hc_status_text(peer->boot_op.status));
-    if (!peer->blob) {
-        peer->blob = peer->boot_op.data;
-        peer->blob_size = peer->boot_op.size;
-        peer->boot_op.data = NULL;
-        hcomm_status_t status = hc_blob_parse(peer->blob, peer->blob_size, &peer->info);
-        if (status != HCOMM_OK)
-            return status;
+    struct hc_boot_op *op = &peer->boot_op;
+    if (peer->blob)
+        return create_ep(peer);
+    if (op->status != HCOMM_OK)
+        return hc_error(op->status, "the launcher does not know its address: %s", hc_status_text(op->status));
+    hcomm_status_t status = take_blob(peer, op->data, op->size);
+    return status == HCOMM_OK ? create_ep(peer) : status;
+}
+
+/* Nobody needs to be asked about this rank itself. */
+static hcomm_status_t reach_self(struct hc_peer *peer)
+{
+    size_t size = 0;
+    void *blob = malloc(HC_BLOB_MAX);
+    if (!blob)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "reaching the own rank: out of memory");
+    hcomm_status_t status = hc_context_describe(peer->context, blob, &size);
+    if (status != HCOMM_OK) {
+        free(blob);
+        return status;
     }
-    return create_ep(peer);
+    status = take_blob(peer, blob, size);
+    return status == HCOMM_OK ? create_ep(peer) : status;
+}
+
+void hc_peer_connect(struct hc_peer *peer)
+{
+    if (peer->state != HC_PEER_NEW)
+        return;
+    watch_fetching(peer);
+    bool is_self = peer->rank == peer->context->job->rank;
+    hcomm_status_t status = is_self ? reach_self(peer) : start_fetch(peer);
+    if (status != HCOMM_OK)
+        retry_or_fail(peer, status);
 }
 
 static bool retry_is_due(const struct hc_peer *peer)

@@ -99,7 +99,6 @@ static hcomm_status_t flush_batch(struct hc_peer *peer)
     if (status != HCOMM_OK)
         return status;
     peer->batch_used = 0;
-    peer->batch_count = 0;
     hc_counter_add(&peer->context->counters, HC_COUNTER_COALESCED_PACKETS, 1);
     return HCOMM_OK;
 }
@@ -127,7 +126,8 @@ static bool gather(struct hc_peer *peer, const struct hc_wire_match *match, cons
     if (size)
         (void)memcpy(item + 1, buf, size);
     peer->batch_used += needed;
-    peer->batch_count++;
+    if (!peer->is_pending)
+        hc_progress_thread_kick(peer->context);
     peer->credit -= eager_cost(size);
     count_eager(peer->context, size);
     hc_counter_add(&peer->context->counters, HC_COUNTER_COALESCED_MESSAGES, 1);
