@@ -1,0 +1,111 @@
+#include "transports/ofi/lib.h"
+
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/*
+ * libfabric reads its parameters from the environment while it initialises. ofi_rxm sizes the completion
+ * queue for FI_UNIVERSE_SIZE peers; its default of 1024 exceeds what soft-RoCE devices offer (32767 entries).
+ */
+static const struct default_variable {
+    const char *name, *value;
+} default_variables[] = {
+    {"FI_UNIVERSE_SIZE", "64"},
+};
+
+enum { DEFAULT_COUNT = hc_array_len(default_variables) };
+
+static struct hc_lock load_lock = HC_LOCK_INIT;
+static struct hc_ofi_lib functions;
+static bool loaded;
+
+static hcomm_status_t resolve(void *handle, const char *name, void *slot)
+{
+    void *symbol = dlsym(handle, name);
+    if (!symbol)
+        return hc_error(HCOMM_ERR_UNSUPPORTED, "libfabric.so.1 has no function %s: %s", name, dlerror());
+    *(void **)slot = symbol;
+    return HCOMM_OK;
+}
+
+static hcomm_status_t resolve_all(void *handle, struct hc_ofi_lib *table)
+{
+    const struct {
+        const char *name;
+        void *slot;
+    } wanted[] = {
+        {"fi_version", &table->version}, {"fi_getinfo", &table->getinfo}, {"fi_freeinfo", &table->freeinfo},
+        {"fi_dupinfo", &table->dupinfo}, {"fi_fabric", &table->fabric},   {"fi_strerror", &table->strerror},
+    };
+    for (size_t i = 0; i < hc_array_len(wanted); i++) {
+        hcomm_status_t status = resolve(handle, wanted[i].name, wanted[i].slot);
+        if (status != HCOMM_OK)
+            return status;
+    }
+    return HCOMM_OK;
+}
+
+static hcomm_status_t check_version(const struct hc_ofi_lib *table)
+{
+    uint32_t version = table->version();
+    if (FI_VERSION_GE(version, HC_OFI_VERSION))
+        return HCOMM_OK;
+    return hc_error(HCOMM_ERR_UNSUPPORTED, "libfabric %u.%u is installed, hcomm needs at least %u.%u",
+                    FI_MAJOR(version), FI_MINOR(version), FI_MAJOR(HC_OFI_VERSION), FI_MINOR(HC_OFI_VERSION));
+}
+
+/* Have libfabric initialise with our defaults, and leave the environment as the user made it. */
+static void initialise(const struct hc_ofi_lib *table)
+{
+    bool ours[DEFAULT_COUNT];
+    for (size_t i = 0; i < DEFAULT_COUNT; i++) {
+        ours[i] = !getenv(default_variables[i].name);
+        if (ours[i])
+            (void)setenv(default_variables[i].name, default_variables[i].value, 0);
+    }
+    struct fi_info *providers = NULL;
+    if (table->getinfo(HC_OFI_VERSION, NULL, NULL, FI_PROV_ATTR_ONLY, NULL, &providers) == 0)
+        table->freeinfo(providers);
+    for (size_t i = 0; i < DEFAULT_COUNT; i++)
+        if (ours[i])
+            (void)unsetenv(default_variables[i].name);
+}
+
+static hcomm_status_t load(struct hc_ofi_lib *table)
+{
+    void *handle = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+        return hc_error(HCOMM_ERR_UNSUPPORTED,
+                        "libfabric cannot be loaded (%s): install the package libfabric1", dlerror());
+    hcomm_status_t status = resolve_all(handle, table);
+    if (status == HCOMM_OK)
+        status = check_version(table);
+    if (status != HCOMM_OK) {
+        (void)dlclose(handle);
+        return status;
+    }
+    initialise(table);
+    return HCOMM_OK;
+}
+
+hcomm_status_t hc_ofi_lib_load(const struct hc_ofi_lib **lib)
+{
+    hcomm_status_t status = HCOMM_OK;
+    hc_lock_acquire(&load_lock);
+    if (!loaded) {
+        struct hc_ofi_lib table = {0};
+        status = load(&table);
+        loaded = status == HCOMM_OK;
+        if (loaded)
+            functions = table;
+    }
+    hc_lock_release(&load_lock);
+    if (status == HCOMM_OK)
+        *lib = &functions;
+    return status;
+}

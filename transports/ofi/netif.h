@@ -1,0 +1,47 @@
+/*
+ * Which network interface to use: the HCOMM_NET_IF selector and the automatic choice. Pure functions over
+ * facts that the caller has collected, so that they can be tested with any set of interfaces.
+ */
+#ifndef HC_OFI_NETIF_H
+#define HC_OFI_NETIF_H
+
+#include "runtime/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+/* One address of one interface. */
+struct hc_netif {
+    const char *name; /* "eth0" */
+    struct sockaddr_storage address;
+    bool bridge; /* a software bridge: often carries the same address on several hosts */
+};
+
+enum hc_netif_verdict {
+    HC_NETIF_REJECTED, /* never: not selected, link-local, no address */
+    HC_NETIF_LOOPBACK, /* only where nothing better is there: one host */
+    HC_NETIF_USABLE,
+};
+
+/*
+ * Check a selector: a comma-separated list of interface names and CIDR networks to use, or, each with a
+ * leading
+ * ^, to leave out. HCOMM_ERR_CONFIG with a detail for an empty element, a bad network, or a mixture of both
+ * kinds.
+ */
+hcomm_status_t hc_netif_selector_check(const char *selector) HC_MUST_CHECK;
+
+/*
+ * Judge one address against a checked selector (NULL or "": automatic). reason (a static string) says why
+ * not, or how it was chosen. A selected loopback or bridge counts as usable.
+ */
+enum hc_netif_verdict hc_netif_judge(const struct hc_netif *netif, const char *selector, const char **reason);
+
+/* The address without port, in words; returns buf. */
+const char *hc_netif_address_text(const struct sockaddr_storage *address, char *buf, size_t size);
+
+/* Whether the kernel calls the interface a bridge. */
+bool hc_netif_is_bridge(const char *name);
+
+#endif

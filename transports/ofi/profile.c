@@ -1,0 +1,72 @@
+#include "transports/ofi/profile.h"
+
+#include <string.h>
+
+const struct hc_ofi_profile hc_ofi_profiles[] = {
+    {
+        .name = "ofi:verbs",
+        .provider = "verbs;ofi_rxm",
+        .id = 1,
+        .scope = HC_OFI_SCOPE_IP,
+        .probe = HC_OFI_PROBE_CLOCK,
+        .rdma = true,
+        .wait_fd = true,
+        /* A reliable connection completes a write when the peer's adapter has acknowledged it. */
+        .put_flags = FI_TRANSMIT_COMPLETE,
+        .bcopy_max = 8192,
+        .eager_max = 8192 - 64,
+        .get_min = 8192,
+        .rma_max = (size_t)1 << 30,
+        .stripe_min = 1 << 20,
+        .receive_buffers = 128,
+        .latency = 2e-6,
+        .bandwidth = 12e9,
+        .overhead = 0.3e-6,
+    },
+    {
+        .name = "ofi:tcp",
+        .provider = "net",
+        .id = 2,
+        .scope = HC_OFI_SCOPE_IP,
+        .probe = HC_OFI_PROBE_TCP,
+        .wait_fd = true,
+        .put_flags = FI_DELIVERY_COMPLETE,
+        .bcopy_max = 65536 + 64,
+        .eager_max = 65536,
+        .get_min = 65536,
+        .rma_max = (size_t)1 << 30,
+        .stripe_min = 1 << 20,
+        .receive_buffers = 64,
+        .latency = 15e-6,
+        .bandwidth = 3e9,
+        .overhead = 2e-6,
+    },
+    {
+        .name = "ofi:shm",
+        .provider = "shm",
+        .id = 3,
+        .scope = HC_OFI_SCOPE_HOST,
+        .probe = HC_OFI_PROBE_PID,
+        .wait_fd = false,
+        .put_flags = FI_DELIVERY_COMPLETE,
+        .bcopy_max = 16384,
+        .eager_max = 16384 - 64,
+        .get_min = 16384,
+        .rma_max = (size_t)1 << 30,
+        .stripe_min = SIZE_MAX,
+        .receive_buffers = 128,
+        .latency = 0.8e-6,
+        .bandwidth = 6e9,
+        .overhead = 0.2e-6,
+    },
+};
+
+const size_t hc_ofi_profile_count = hc_array_len(hc_ofi_profiles);
+
+const struct hc_ofi_profile *hc_ofi_profile_find(const char *name)
+{
+    for (size_t i = 0; i < hc_ofi_profile_count; i++)
+        if (!strcmp(hc_ofi_profiles[i].name, name))
+            return &hc_ofi_profiles[i];
+    return NULL;
+}

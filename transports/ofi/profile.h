@@ -1,0 +1,49 @@
+/*
+ * What differs between the fabrics that the ofi transport runs over, as data. The code has no other place
+ * that knows a provider by name.
+ */
+#ifndef HC_OFI_PROFILE_H
+#define HC_OFI_PROFILE_H
+
+#include "transports/transport.h"
+
+#include <rdma/fabric.h>
+
+/* Who can reach whom through addresses of a profile. */
+enum hc_ofi_scope {
+    HC_OFI_SCOPE_IP,   /* internet addresses: across hosts, loopback inside one network name space */
+    HC_OFI_SCOPE_HOST, /* processes that share /dev/shm and see each other's pids */
+};
+
+/* How to find out whether the process behind an address still exists when the provider does not say. */
+enum hc_ofi_probe {
+    HC_OFI_PROBE_TCP,   /* connect to the address: refused means gone */
+    HC_OFI_PROBE_PID,   /* signal 0 to the process */
+    HC_OFI_PROBE_CLOCK, /* no way: give up when all attempts' time is over */
+};
+
+struct hc_ofi_profile {
+    const char *name;     /* of the resource, as in HCOMM_TRANSPORTS */
+    const char *provider; /* libfabric's provider string */
+    uint8_t id;           /* on the wire: addresses of different profiles never meet */
+    enum hc_ofi_scope scope;
+    enum hc_ofi_probe probe;
+    bool rdma;              /* counts as protocol RDMA; registration is bound by the memlock limit */
+    bool wait_fd;           /* a completion queue with FI_WAIT_FD works */
+    uint64_t put_flags;     /* completion level at which a put is visible to the peer */
+    size_t bcopy_max;       /* header and payload of one message */
+    size_t eager_max;       /* see hc_iface_attr */
+    size_t get_min;         /* see hc_iface_attr */
+    size_t rma_max;         /* see hc_iface_attr */
+    size_t stripe_min;      /* bytes per endpoint below which striping does not pay */
+    size_t receive_buffers; /* posted receives */
+    double latency, bandwidth, overhead; /* s, B/s, s */
+};
+
+extern const struct hc_ofi_profile hc_ofi_profiles[];
+extern const size_t hc_ofi_profile_count;
+
+/* The profile called `name`, or NULL. */
+const struct hc_ofi_profile *hc_ofi_profile_find(const char *name);
+
+#endif

@@ -1,0 +1,293 @@
+#include "transports/ofi/ofi.h"
+
+#include "runtime/base/log.h"
+
+#include <endian.h>
+#include <string.h>
+#include <sys/timerfd.h>
+
+enum { TICK_NS = 1000000 }; /* while asleep and eps need looking after */
+
+static struct hc_ofi_op *op_of(void *context)
+{
+    return hc_container_of((struct fi_context2 *)context, struct hc_ofi_op, context);
+}
+
+/* A message that is not ours to handle: drop it, and say so once. */
+static void drop(struct hc_ofi_iface *iface, const char *why)
+{
+    if (iface->stranger_logged)
+        return;
+    iface->stranger_logged = true;
+    hc_log_warn("%s: dropped a message: %s", iface->profile->name, why);
+}
+
+static void handle_hello(struct hc_ofi_iface *iface, const struct hc_ofi_header *header, const char *payload)
+{
+    struct hc_ofi_address name;
+    struct hc_ofi_peer *peer;
+    uint64_t job;
+    if (header->length < sizeof(job)) {
+        drop(iface, "a greeting that is too short");
+        return;
+    }
+    memcpy(&job, payload, sizeof(job));
+    if (le64toh(job) != iface->job_hash ||
+        hc_ofi_address_parse(payload + sizeof(job), header->length - sizeof(job), &name) != HCOMM_OK ||
+        name.profile != iface->name.profile || name.format != iface->name.format)
+        drop(iface, "a greeting from another job or of another kind");
+    else if (hc_ofi_peer_get(iface, header->from, &name, &peer) != HCOMM_OK)
+        hc_log_error("rank %u cannot be answered: %s", header->from, hc_error_detail());
+}
+
+static void send_acks(struct hc_ofi_iface *iface)
+{
+    struct hc_list *node, *next;
+    hc_list_for_each_safe(node, next, &iface->acks)
+    {
+        struct hc_ofi_peer *peer = hc_list_entry(node, struct hc_ofi_peer, ack_link);
+        hcomm_status_t status = hc_ofi_ack_send(peer);
+        if (status == HCOMM_AGAIN)
+            continue;
+        if (status != HCOMM_OK)
+            hc_log_debug("rank %u: %s", peer->rank, hc_error_detail());
+        hc_list_remove(node);
+    }
+}
+
+static void handle_flush(struct hc_ofi_peer *peer, uint64_t token)
+{
+    if (token <= peer->ack_token)
+        return;
+    peer->ack_token = token;
+    if (hc_list_empty(&peer->ack_link))
+        hc_list_append(&peer->iface->acks, &peer->ack_link);
+}
+
+static void handle_ack(struct hc_ofi_peer *peer, uint64_t token)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, &peer->flushes)
+    {
+        struct hc_ofi_flush *flush = hc_list_entry(node, struct hc_ofi_flush, link);
+        flush->acknowledged = flush->acknowledged || flush->token <= token;
+    }
+    hc_ofi_flush_check(peer);
+}
+
+static void break_all(struct hc_ofi_peer *peer, hcomm_status_t error)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, &peer->eps)
+        hc_ofi_ep_break(hc_list_entry(node, struct hc_ofi_ep, peer_link), error);
+}
+
+/* Messages of one sender arrive complete and in order, or its connection has broken and lost some. */
+static bool check_sequence(struct hc_ofi_peer *peer, uint32_t sequence)
+{
+    if (hc_likely(sequence == peer->rx_sequence)) {
+        peer->rx_sequence++;
+        return true;
+    }
+    hcomm_status_t status =
+        hc_error(HCOMM_ERR_PEER_LOST, "%s: messages of rank %u were lost (got %u, expected %u)",
+                 peer->iface->profile->name, peer->rank, sequence, peer->rx_sequence);
+    hc_log_error("%s", hc_error_detail());
+    break_all(peer, status);
+    return false;
+}
+
+static void handle_control(struct hc_ofi_peer *peer, const struct hc_ofi_header *header, const char *payload)
+{
+    uint64_t token;
+    if (header->length != sizeof(token)) {
+        drop(peer->iface, "a control message of the wrong size");
+        return;
+    }
+    memcpy(&token, payload, sizeof(token));
+    token = le64toh(token);
+    if (header->id == HC_OFI_ID_FLUSH)
+        handle_flush(peer, token);
+    else if (header->id == HC_OFI_ID_FLUSH_ACK)
+        handle_ack(peer, token);
+    else
+        drop(peer->iface, "an unknown control message");
+}
+
+static void handle_message(struct hc_ofi_iface *iface, const char *message, size_t len)
+{
+    struct hc_ofi_header header;
+    if (hc_ofi_header_parse(message, len, iface->job, iface->params.world_size, &header) != HCOMM_OK) {
+        drop(iface, "it is not one of this job");
+        return;
+    }
+    const char *payload = message + HC_OFI_HEADER_SIZE;
+    struct hc_ofi_peer *peer = iface->peers[header.from];
+    if (header.id == HC_OFI_ID_HELLO) {
+        handle_hello(iface, &header, payload);
+        return;
+    }
+    if (!peer) {
+        drop(iface, "its sender has not introduced itself");
+        return;
+    }
+    if (header.id != HC_OFI_ID_FLUSH_ACK && !check_sequence(peer, header.sequence))
+        return;
+    if (hc_likely(header.id < HC_OFI_ID_FIRST))
+        iface->params.am(iface->params.arg, header.from, header.id, payload, header.length);
+    else
+        handle_control(peer, &header, payload);
+}
+
+static void handle_receive(struct hc_ofi_receive *receive, size_t len)
+{
+    struct hc_ofi_iface *iface = receive->op.iface;
+    receive->posted = false;
+    handle_message(iface, receive->data, len);
+    if (!hc_ofi_receive_post(receive))
+        iface->unposted++;
+}
+
+static void handle_completion(const struct fi_cq_msg_entry *entry)
+{
+    struct hc_ofi_op *op = op_of(entry->op_context);
+    if (op->kind == HC_OFI_OP_RECEIVE) {
+        handle_receive(hc_container_of(op, struct hc_ofi_receive, op), entry->len);
+        return;
+    }
+    op->iface->tx_credits++;
+    if (hc_unlikely(op->hello) && op->ep)
+        hc_ofi_ep_hello_done(op->ep, HCOMM_OK);
+    hc_ofi_op_complete(op, HCOMM_OK);
+}
+
+static void handle_failed_op(struct hc_ofi_op *op, const char *text)
+{
+    hcomm_status_t status = HCOMM_ERR_PEER_LOST;
+    struct hc_ofi_ep *ep = op->ep;
+    op->iface->tx_credits++;
+    if (ep)
+        status = hc_error(HCOMM_ERR_PEER_LOST, "%s: the connection to rank %u broke: %s",
+                          op->iface->profile->name, ep->base.peer, text);
+    if (ep && op->hello)
+        hc_ofi_ep_hello_done(ep, status);
+    else if (ep)
+        hc_ofi_ep_break(ep, status);
+    hc_ofi_op_complete(op, status);
+}
+
+static void handle_failed_receive(struct hc_ofi_receive *receive, const char *text)
+{
+    struct hc_ofi_iface *iface = receive->op.iface;
+    hc_log_debug("%s: a receive failed: %s", iface->profile->name, text);
+    receive->posted = false;
+    if (!hc_ofi_receive_post(receive))
+        iface->unposted++;
+}
+
+/* Take one error from the queue; false when there is none. */
+static bool handle_error(struct hc_ofi_iface *iface)
+{
+    struct fi_cq_err_entry error = {0};
+    ssize_t result = fi_cq_readerr(iface->cq, &error, 0);
+    if (result < 0)
+        return false;
+    const char *text = iface->lib->strerror(error.err);
+    if (!error.op_context)
+        hc_log_debug("%s: a send without a completion failed: %s", iface->profile->name, text);
+    else if (op_of(error.op_context)->kind == HC_OFI_OP_RECEIVE)
+        handle_failed_receive(hc_container_of(op_of(error.op_context), struct hc_ofi_receive, op), text);
+    else
+        handle_failed_op(op_of(error.op_context), text);
+    return true;
+}
+
+static void repost_receives(struct hc_ofi_iface *iface)
+{
+    for (size_t i = 0; i < iface->profile->receive_buffers && iface->unposted > 0; i++) {
+        if (iface->receives[i].posted)
+            continue;
+        if (!hc_ofi_receive_post(&iface->receives[i]))
+            return;
+        iface->unposted--;
+    }
+}
+
+static void set_timer(struct hc_ofi_iface *iface, bool on)
+{
+    struct itimerspec spec = {0};
+    if (on)
+        spec.it_value.tv_nsec = spec.it_interval.tv_nsec = TICK_NS;
+    iface->timer_set = on;
+    if (timerfd_settime(iface->timer_fd, 0, &spec, NULL) != 0)
+        hc_log_error("%s: its timer cannot be set: %m", iface->profile->name);
+}
+
+/* Whether something must be done that no completion announces. */
+static bool needs_care(const struct hc_ofi_iface *iface)
+{
+    return !hc_list_empty(&iface->watched) || !hc_list_empty(&iface->acks) || iface->unposted > 0;
+}
+
+static unsigned care(struct hc_ofi_iface *iface)
+{
+    unsigned done = hc_ofi_watch(iface);
+    send_acks(iface);
+    repost_receives(iface);
+    return done;
+}
+
+static void disarm(struct hc_ofi_iface *iface)
+{
+    iface->armed = false;
+    if (iface->timer_set)
+        set_timer(iface, false);
+}
+
+unsigned hc_ofi_progress(struct hc_iface *base)
+{
+    struct hc_ofi_iface *iface = hc_ofi_iface_of(base);
+    struct fi_cq_msg_entry entries[HC_OFI_CQ_BATCH];
+    unsigned done = 0;
+    if (hc_unlikely(iface->armed))
+        disarm(iface);
+    ssize_t result = fi_cq_read(iface->cq, entries, HC_OFI_CQ_BATCH);
+    for (; result > 0 && done < (unsigned)result; done++)
+        handle_completion(&entries[done]);
+    if (hc_unlikely(result == -FI_EAVAIL))
+        while (handle_error(iface))
+            done++;
+    if (hc_unlikely(needs_care(iface)))
+        done += care(iface);
+    return done;
+}
+
+int hc_ofi_event_fd(struct hc_iface *base)
+{
+    return hc_ofi_iface_of(base)->event_fd;
+}
+
+static bool broken_waiting(const struct hc_ofi_iface *iface)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, &iface->watched) if (hc_list_entry(node, struct hc_ofi_ep, watch_link)->state ==
+                                                HC_OFI_EP_BROKEN) return true;
+    return false;
+}
+
+hcomm_status_t hc_ofi_arm(struct hc_iface *base)
+{
+    struct hc_ofi_iface *iface = hc_ofi_iface_of(base);
+    struct fid *fids[] = {&iface->cq->fid};
+    if (broken_waiting(iface))
+        return HCOMM_AGAIN;
+    int result = fi_trywait(iface->fabric, fids, 1);
+    if (result == -FI_EAGAIN)
+        return HCOMM_AGAIN;
+    if (result)
+        return hc_ofi_error(iface, "preparing to wait", result);
+    iface->armed = true;
+    if (needs_care(iface) && !iface->timer_set)
+        set_timer(iface, true);
+    return HCOMM_OK;
+}
