@@ -81,17 +81,25 @@ static hcomm_status_t open_domain(struct hc_ofi_iface *iface)
     return result ? open_error(iface, "opening the address vector", result) : HCOMM_OK;
 }
 
+static hcomm_status_t open_queue(struct hc_ofi_iface *iface, size_t size, enum fi_wait_obj wait,
+                                 struct fid_cq **cq)
+{
+    struct fi_cq_attr attr = {.size = size, .format = FI_CQ_FORMAT_MSG, .wait_obj = wait};
+    int result = fi_cq_open(iface->domain, &attr, cq, NULL);
+    return result ? open_error(iface, "opening the completion queue", result) : HCOMM_OK;
+}
+
 static hcomm_status_t open_cq(struct hc_ofi_iface *iface)
 {
+    enum hc_ofi_wait wait = iface->profile->wait;
     size_t credits = iface->info->tx_attr->size;
     iface->tx_credits = credits < TX_CREDITS_MAX ? credits : TX_CREDITS_MAX;
-    struct fi_cq_attr attr = {
-        .size = iface->tx_credits + iface->profile->receive_buffers + CQ_SLACK,
-        .format = FI_CQ_FORMAT_MSG,
-        .wait_obj = iface->profile->wait_fd ? FI_WAIT_FD : FI_WAIT_NONE,
-    };
-    int result = fi_cq_open(iface->domain, &attr, &iface->cq, NULL);
-    return result ? open_error(iface, "opening the completion queue", result) : HCOMM_OK;
+    size_t size = iface->tx_credits + iface->profile->receive_buffers + CQ_SLACK;
+    hcomm_status_t status =
+        open_queue(iface, size, wait == HC_OFI_WAIT_QUEUE ? FI_WAIT_FD : FI_WAIT_NONE, &iface->cq);
+    if (status == HCOMM_OK && wait == HC_OFI_WAIT_DOMAIN)
+        status = open_queue(iface, 1, FI_WAIT_FD, &iface->wake_cq);
+    return status;
 }
 
 static hcomm_status_t open_endpoint(struct hc_ofi_iface *iface, struct fid_ep **opened)
@@ -211,9 +219,10 @@ static hcomm_status_t post_receives(struct hc_ofi_iface *iface)
 static hcomm_status_t open_events(struct hc_ofi_iface *iface)
 {
     int cq_fd = -1;
-    if (!iface->profile->wait_fd)
+    if (iface->profile->wait == HC_OFI_WAIT_NONE)
         return HCOMM_OK;
-    int result = fi_control(&iface->cq->fid, FI_GETWAIT, &cq_fd);
+    struct fid_cq *cq = iface->wake_cq ? iface->wake_cq : iface->cq;
+    int result = fi_control(&cq->fid, FI_GETWAIT, &cq_fd);
     if (result)
         return hc_ofi_error(iface, "asking for the completion queue's descriptor", result);
     iface->event_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -233,7 +242,8 @@ static void fill_attr(struct hc_ofi_iface *iface)
     size_t message_max = info->ep_attr->max_msg_size;
     bool rma = (info->caps & FI_RMA) != 0;
     struct hc_iface_attr *attr = &iface->base.attr;
-    attr->caps = HC_CAP_ZCOPY | (rma ? HC_CAP_RMA : 0) | (profile->wait_fd ? HC_CAP_EVENT : 0);
+    attr->caps =
+        HC_CAP_ZCOPY | (rma ? HC_CAP_RMA : 0) | (profile->wait != HC_OFI_WAIT_NONE ? HC_CAP_EVENT : 0);
     attr->addr_max = HC_OFI_ADDRESS_MAX;
     attr->rkey_max = rma ? HC_OFI_RKEY_SIZE : 0;
     attr->bcopy_max = profile->bcopy_max;
@@ -364,6 +374,8 @@ void hc_ofi_close(struct hc_iface *base)
     drop_orphans(iface);
     if (iface->slab_mr)
         close_fid(&iface->slab_mr->fid, "registration");
+    if (iface->wake_cq)
+        close_fid(&iface->wake_cq->fid, "completion queue to sleep on");
     if (iface->cq)
         close_fid(&iface->cq->fid, "completion queue");
     if (iface->av)

@@ -158,6 +158,7 @@ struct hc_ofi_iface {
     struct fid_domain *domain;
     struct fid_av *av;
     struct fid_cq *cq;
+    struct fid_cq *wake_cq;                /* HC_OFI_WAIT_DOMAIN: never gets a completion */
     struct fid_ep *rails[HC_OFI_RAIL_MAX]; /* [0] is the main endpoint */
     unsigned rail_count;                   /* open ones */
     struct hc_ofi_address name;            /* of the main endpoint */
@@ -185,6 +186,8 @@ struct hc_ofi_iface {
     /* Sleeping: an epoll set of the queue's descriptor and a timer that ticks while eps are watched. */
     int event_fd, timer_fd;
     bool armed, timer_set;
+    struct fi_cq_msg_entry early; /* a completion found by arm(), handled by the next progress() */
+    bool has_early;
 };
 
 extern const struct hc_transport hc_transport_ofi;

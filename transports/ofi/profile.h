@@ -22,21 +22,33 @@ enum hc_ofi_probe {
     HC_OFI_PROBE_CLOCK, /* no way: give up when all attempts' time is over */
 };
 
+/* Where a descriptor to sleep on comes from. */
+enum hc_ofi_wait {
+    HC_OFI_WAIT_NONE,  /* the provider has none */
+    HC_OFI_WAIT_QUEUE, /* the completion queue's own, with fi_trywait */
+    /*
+     * A second, unused completion queue's: it shows the domain's network activity. For libfabric 1.17's net,
+     * whose fi_trywait does not take back the wake-up token that each completion leaves in its queue's
+     * descriptor, so that this one would be readable for ever.
+     */
+    HC_OFI_WAIT_DOMAIN,
+};
+
 struct hc_ofi_profile {
     const char *name;     /* of the resource, as in HCOMM_TRANSPORTS */
     const char *provider; /* libfabric's provider string */
     uint8_t id;           /* on the wire: addresses of different profiles never meet */
     enum hc_ofi_scope scope;
     enum hc_ofi_probe probe;
-    bool rdma;              /* counts as protocol RDMA; registration is bound by the memlock limit */
-    bool wait_fd;           /* a completion queue with FI_WAIT_FD works */
-    uint64_t put_flags;     /* completion level at which a put is visible to the peer */
-    size_t bcopy_max;       /* header and payload of one message */
-    size_t eager_max;       /* see hc_iface_attr */
-    size_t get_min;         /* see hc_iface_attr */
-    size_t rma_max;         /* see hc_iface_attr */
-    size_t stripe_min;      /* bytes per endpoint below which striping does not pay */
-    size_t receive_buffers; /* posted receives */
+    bool rdma; /* counts as protocol RDMA; registration is bound by the memlock limit */
+    enum hc_ofi_wait wait;
+    uint64_t put_flags;                  /* completion level at which a put is visible to the peer */
+    size_t bcopy_max;                    /* header and payload of one message */
+    size_t eager_max;                    /* see hc_iface_attr */
+    size_t get_min;                      /* see hc_iface_attr */
+    size_t rma_max;                      /* see hc_iface_attr */
+    size_t stripe_min;                   /* bytes per endpoint below which striping does not pay */
+    size_t receive_buffers;              /* posted receives */
     double latency, bandwidth, overhead; /* s, B/s, s */
 };
 

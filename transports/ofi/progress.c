@@ -244,6 +244,14 @@ static void disarm(struct hc_ofi_iface *iface)
         set_timer(iface, false);
 }
 
+static unsigned handle_early(struct hc_ofi_iface *iface)
+{
+    struct fi_cq_msg_entry entry = iface->early;
+    iface->has_early = false;
+    handle_completion(&entry);
+    return 1;
+}
+
 unsigned hc_ofi_progress(struct hc_iface *base)
 {
     struct hc_ofi_iface *iface = hc_ofi_iface_of(base);
@@ -251,9 +259,13 @@ unsigned hc_ofi_progress(struct hc_iface *base)
     unsigned done = 0;
     if (hc_unlikely(iface->armed))
         disarm(iface);
+    if (hc_unlikely(iface->has_early))
+        done += handle_early(iface);
     ssize_t result = fi_cq_read(iface->cq, entries, HC_OFI_CQ_BATCH);
-    for (; result > 0 && done < (unsigned)result; done++)
-        handle_completion(&entries[done]);
+    for (ssize_t i = 0; i < result; i++)
+        handle_completion(&entries[i]);
+    if (result > 0)
+        done += (unsigned)result;
     if (hc_unlikely(result == -FI_EAVAIL))
         while (handle_error(iface))
             done++;
@@ -275,17 +287,31 @@ static bool broken_waiting(const struct hc_ofi_iface *iface)
     return false;
 }
 
-hcomm_status_t hc_ofi_arm(struct hc_iface *base)
+static hcomm_status_t try_queue(struct hc_ofi_iface *iface)
 {
-    struct hc_ofi_iface *iface = hc_ofi_iface_of(base);
     struct fid *fids[] = {&iface->cq->fid};
-    if (broken_waiting(iface))
-        return HCOMM_AGAIN;
     int result = fi_trywait(iface->fabric, fids, 1);
     if (result == -FI_EAGAIN)
         return HCOMM_AGAIN;
-    if (result)
-        return hc_ofi_error(iface, "preparing to wait", result);
+    return result ? hc_ofi_error(iface, "preparing to wait", result) : HCOMM_OK;
+}
+
+/* The descriptor shows the network's activity only: completions that exist already must be looked for. */
+static hcomm_status_t try_domain(struct hc_ofi_iface *iface)
+{
+    ssize_t result = fi_cq_read(iface->cq, &iface->early, 1);
+    iface->has_early = result > 0;
+    return result == -FI_EAGAIN ? HCOMM_OK : HCOMM_AGAIN;
+}
+
+hcomm_status_t hc_ofi_arm(struct hc_iface *base)
+{
+    struct hc_ofi_iface *iface = hc_ofi_iface_of(base);
+    if (iface->has_early || broken_waiting(iface))
+        return HCOMM_AGAIN;
+    hcomm_status_t status = iface->wake_cq ? try_domain(iface) : try_queue(iface);
+    if (status != HCOMM_OK)
+        return status;
     iface->armed = true;
     if (needs_care(iface) && !iface->timer_set)
         set_timer(iface, true);
