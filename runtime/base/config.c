@@ -243,8 +243,8 @@ static int min3(int a, int b, int c)
     return smaller < c ? smaller : c;
 }
 
-/* Levenshtein's edit distance with one row; names longer than the row count as far away. */
-static int edit_distance(const char *a, const char *b)
+/* One row of the matrix is enough. */
+int hc_config_edit_distance(const char *a, const char *b)
 {
     int row[NAME_MAX_BYTES];
     int len_b = (int)strlen(b);
@@ -271,7 +271,7 @@ static void warn_one_unknown(const struct hc_setting_table *table, const char *u
     for (size_t i = 0; i < table->count; i++) {
         char known[NAME_MAX_BYTES];
         variable_name(table, &table->settings[i], known);
-        int distance = edit_distance(unknown, known);
+        int distance = hc_config_edit_distance(unknown, known);
         if (distance == 0)
             return;
         if (distance < best) {

@@ -72,6 +72,9 @@ const char *hc_setting_origin_name(enum hc_setting_origin origin);
 /* The setting called `name` (lower case), or NULL. */
 const struct hc_setting *hc_config_find(const struct hc_setting_table *table, const char *name);
 
+/* Levenshtein's edit distance; names longer than a variable name may be count as far away. For suggestions. */
+int hc_config_edit_distance(const char *a, const char *b);
+
 /*
  * Warn once per process about each environment variable that starts with the table's prefix and is not in it,
  * with the nearest known name where one is near (Levenshtein distance at most 3).

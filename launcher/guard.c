@@ -1,0 +1,116 @@
+#include "launcher/guard.h"
+
+#include "launcher/options.h"
+#include "launcher/reap.h"
+#include "runtime/base/log.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Signals that are for the job, not for hcommrun. */
+static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
+                                SIGUSR2, SIGTSTP, SIGCONT, SIGALRM, SIGWINCH};
+
+static void block_signals(sigset_t *old)
+{
+    sigset_t blocked;
+    (void)sigemptyset(&blocked);
+    for (size_t i = 0; i < hc_array_len(passed_on); i++)
+        (void)sigaddset(&blocked, passed_on[i]);
+    (void)sigaddset(&blocked, SIGCHLD);
+    (void)sigaddset(&blocked, SIGPIPE); /* writes report EPIPE instead */
+    (void)sigprocmask(SIG_BLOCK, &blocked, old);
+}
+
+/* Reap; true when the server itself is among the dead, its wait status then in *server_status. */
+static bool reap(pid_t server, int *server_status)
+{
+    bool ended = false;
+    int status = 0;
+    pid_t pid = waitpid(-1, &status, WNOHANG);
+    while (pid > 0) {
+        if (pid == server) {
+            *server_status = status;
+            ended = true;
+        }
+        pid = waitpid(-1, &status, WNOHANG);
+    }
+    return ended;
+}
+
+static void pass_on(int signal, int control_fd)
+{
+    /* A full or closed socket: the server is ending anyway. */
+    (void)send(control_fd, &signal, sizeof(signal), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (signal == SIGTSTP)
+        (void)raise(SIGSTOP);
+}
+
+static int watch_server(pid_t server, int control_fd)
+{
+    sigset_t awaited;
+    (void)sigemptyset(&awaited);
+    for (size_t i = 0; i < hc_array_len(passed_on); i++)
+        (void)sigaddset(&awaited, passed_on[i]);
+    (void)sigaddset(&awaited, SIGCHLD);
+    int status = 0;
+    while (!reap(server, &status)) {
+        int signal = sigwaitinfo(&awaited, NULL);
+        if (signal > 0 && signal != SIGCHLD)
+            pass_on(signal, control_fd);
+    }
+    return status;
+}
+
+static int finish(const struct hc_session *session, int server_status)
+{
+    hc_reap_all_descendants();
+    hc_session_remove(session);
+    if (WIFEXITED(server_status))
+        return WEXITSTATUS(server_status);
+    hc_log_error("hcommrun's server process was ended by signal %d (%s); all ranks are ended",
+                 WTERMSIG(server_status), strsignal(WTERMSIG(server_status)));
+    return 128 + WTERMSIG(server_status);
+}
+
+static int serve_in_child(hc_guard_serve_fn *serve, void *context, const int pair[2],
+                          const struct hc_guard_signals *signals, const struct hc_session *session)
+{
+    (void)close(pair[0]);
+    (void)hc_reap_become_subreaper();
+    int code = serve(context, pair[1], signals);
+    hc_session_remove(session); /* the guard may be dead */
+    return code;
+}
+
+int hc_guard_run(const struct hc_session *session, hc_guard_serve_fn *serve, void *context)
+{
+    struct hc_guard_signals signals;
+    int pair[2];
+    block_signals(&signals.mask);
+    (void)sigaction(SIGPIPE, NULL, &signals.pipe_action);
+    if (!hc_reap_become_subreaper())
+        hc_log_warn("prctl(PR_SET_CHILD_SUBREAPER): %s; processes that ranks leave behind may survive",
+                    hc_errno_text(errno));
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        hc_log_error("socketpair: %s", hc_errno_text(errno));
+        return HC_EXIT_LAUNCHER;
+    }
+    pid_t server = fork();
+    if (server == 0)
+        exit(serve_in_child(serve, context, pair, &signals, session));
+    (void)close(pair[1]);
+    if (server < 0) {
+        hc_log_error("cannot fork: %s", hc_errno_text(errno));
+        hc_session_remove(session);
+        return HC_EXIT_LAUNCHER;
+    }
+    hc_session_sweep();
+    int status = watch_server(server, pair[0]);
+    return finish(session, status);
+}

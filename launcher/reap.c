@@ -1,0 +1,64 @@
+#include "launcher/reap.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+bool hc_reap_become_subreaper(void)
+{
+    return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
+}
+
+/* Parent of a process, 0 when it is gone. The name in /proc/PID/stat may hold anything: skip to its last ')'.
+ */
+static pid_t parent_of(const char *process)
+{
+    char path[64];
+    char text[512];
+    (void)snprintf(path, sizeof(path), "/proc/%.20s/stat", process);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t size = read(fd, text, sizeof(text) - 1);
+    (void)close(fd);
+    if (size <= 0)
+        return 0;
+    text[size] = '\0';
+    const char *name_end = strrchr(text, ')');
+    int parent = 0;
+    return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+static void kill_children(void)
+{
+    DIR *processes = opendir("/proc");
+    if (!processes)
+        return;
+    pid_t self = getpid();
+    struct dirent *entry = readdir(processes);
+    while (entry) {
+        char *end = NULL;
+        long pid = strtol(entry->d_name, &end, 10);
+        if (pid > 0 && *end == '\0' && parent_of(entry->d_name) == self)
+            (void)kill((pid_t)pid, SIGKILL);
+        entry = readdir(processes);
+    }
+    (void)closedir(processes);
+}
+
+void hc_reap_all_descendants(void)
+{
+    /* Each round kills the present children; their own children turn up as ours in the next one. */
+    while (waitpid(-1, NULL, WNOHANG) >= 0) {
+        kill_children();
+        if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD)
+            return;
+    }
+}

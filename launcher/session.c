@@ -1,0 +1,129 @@
+#include "launcher/session.h"
+
+#include "runtime/base/log.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TREE_FDS = 16, CREATE_TRIES = 8 };
+
+static const char *parent_directory(void)
+{
+    const char *parent = getenv("TMPDIR");
+    return parent && *parent == '/' ? parent : "/tmp";
+}
+
+static int format_prefix(char *prefix, size_t size)
+{
+    return snprintf(prefix, size, "hcommrun-%u-", (unsigned)geteuid());
+}
+
+/* The directory at `path`, locked without waiting; -1 when somebody else has it or it is gone. */
+static int open_locked(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Whether `path` still names the open directory `fd`, and it belongs to this user. */
+static bool still_ours(int fd, const char *path)
+{
+    struct stat opened;
+    struct stat named;
+    return fstat(fd, &opened) == 0 && lstat(path, &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev && opened.st_uid == geteuid();
+}
+
+static hcomm_status_t create_once(struct hc_session *session)
+{
+    char prefix[64];
+    (void)format_prefix(prefix, sizeof(prefix));
+    int length = snprintf(session->path, sizeof(session->path), "%s/%sXXXXXX", parent_directory(), prefix);
+    if (length < 0 || (size_t)length >= sizeof(session->path))
+        return hc_error(HCOMM_ERR_CONFIG, "TMPDIR is too long for a session directory");
+    if (!mkdtemp(session->path))
+        return hc_error(HCOMM_ERR_IO,
+                        "cannot make a session directory in %s: %s; set TMPDIR to a writable directory",
+                        parent_directory(), hc_errno_text(errno));
+    session->lock_fd = open_locked(session->path);
+    return session->lock_fd < 0 || !still_ours(session->lock_fd, session->path) ? HCOMM_AGAIN : HCOMM_OK;
+}
+
+hcomm_status_t hc_session_create(struct hc_session *session)
+{
+    /* Between mkdtemp and flock a sweeper may take the new directory for a dead one: then make another. */
+    for (int i = 0; i < CREATE_TRIES; i++) {
+        hcomm_status_t status = create_once(session);
+        if (status != HCOMM_AGAIN)
+            return status;
+        if (session->lock_fd >= 0)
+            (void)close(session->lock_fd);
+    }
+    return hc_error(HCOMM_ERR_IO, "cannot lock a session directory in %s", parent_directory());
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info;
+    (void)kind;
+    (void)where;
+    if (remove(path) != 0 && errno != ENOENT)
+        hc_log_warn("cannot remove %s: %s", path, hc_errno_text(errno));
+    return 0;
+}
+
+static void remove_tree(const char *path)
+{
+    (void)nftw(path, remove_entry, TREE_FDS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+void hc_session_remove(const struct hc_session *session)
+{
+    if (still_ours(session->lock_fd, session->path))
+        remove_tree(session->path);
+}
+
+static void sweep_one(const char *path)
+{
+    int fd = open_locked(path);
+    if (fd < 0)
+        return;
+    if (still_ours(fd, path)) {
+        hc_log_info("removing the session directory of a run that died: %s", path);
+        remove_tree(path);
+    }
+    (void)close(fd);
+}
+
+void hc_session_sweep(void)
+{
+    char prefix[64];
+    int length = format_prefix(prefix, sizeof(prefix));
+    DIR *directory = opendir(parent_directory());
+    if (!directory)
+        return;
+    struct dirent *entry = readdir(directory);
+    while (entry) {
+        char path[PATH_MAX];
+        int used = snprintf(path, sizeof(path), "%s/%s", parent_directory(), entry->d_name);
+        if (strncmp(entry->d_name, prefix, (size_t)length) == 0 && used > 0 && (size_t)used < sizeof(path))
+            sweep_one(path);
+        entry = readdir(directory);
+    }
+    (void)closedir(directory);
+}
