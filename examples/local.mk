@@ -1,5 +1,5 @@
 # The examples use <hcomm.h> alone. They are built here, and installed as source with their data.
-EXTRA_PROGRAMS = \
+noinst_PROGRAMS += \
 	examples/hello \
 	examples/pingpong \
 	examples/topology \

@@ -6,10 +6,11 @@ HC_CHECKS = \
 	tests/check/lengths.sh \
 	tests/check/manual.sh \
 	tests/check/names.sh \
-	tests/check/settings.sh
+	tests/check/settings.sh \
+	tests/check/symbols.sh
 dist_check_SCRIPTS += $(HC_CHECKS)
 TESTS += $(HC_CHECKS)
-EXTRA_DIST += tests/check/lib.sh tests/check/symbols.sh
+EXTRA_DIST += tests/check/lib.sh
 
 check_PROGRAMS += tests/check/settings_page
 tests_check_settings_page_SOURCES = tests/check/settings_page.c
