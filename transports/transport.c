@@ -1,14 +1,12 @@
 #include "transports/transport.h"
 
-#include "transports/self/self.h"
-#include "transports/shm/shm.h"
-
 #include <stdio.h>
 #include <string.h>
 
 const struct hc_transport *const hc_transports[] = {
     &hc_transport_self,
     &hc_transport_shm,
+    &hc_transport_ofi,
     NULL,
 };
 

@@ -210,6 +210,8 @@ struct hc_transport {
 
 enum { HC_SYNC_AREA = 16384 };
 
+extern const struct hc_transport hc_transport_self, hc_transport_shm, hc_transport_ofi;
+
 /* The transports built in, in order of preference at equal quality; NULL-terminated. */
 extern const struct hc_transport *const hc_transports[];
 

@@ -190,8 +190,6 @@ struct hc_ofi_iface {
     bool has_early;
 };
 
-extern const struct hc_transport hc_transport_ofi;
-
 /* query.c */
 
 /* One way to open a profile: an info of libfabric and what was decided about it. */

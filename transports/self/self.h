@@ -4,8 +4,6 @@
 
 #include "transports/transport.h"
 
-extern const struct hc_transport hc_transport_self;
-
 enum {
     HC_SELF_SHORT_MAX = 1024,
     HC_SELF_BCOPY_MAX = 65536 + 256,

@@ -252,6 +252,4 @@ hcomm_status_t hc_shm_rkey_unpack(struct hc_ep *ep, const void *buf, size_t len,
                                   struct hc_rkey **rkey) HC_MUST_CHECK;
 void hc_shm_rkey_release(struct hc_rkey *rkey);
 
-extern const struct hc_transport hc_transport_shm;
-
 #endif
