@@ -67,6 +67,32 @@ hcomm_status_t hc_environment_set(struct hc_environment *environment, const char
     return append(environment, assignment);
 }
 
+static bool has(const struct hc_environment *environment, const char *assignment)
+{
+    size_t length = strcspn(assignment, "=") + 1;
+    for (size_t i = 0; i < environment->count; i++)
+        if (strncmp(environment->list[i], assignment, length) == 0)
+            return true;
+    return false;
+}
+
+hcomm_status_t hc_environment_guide_open_mpi(struct hc_environment *environment, bool oversubscribed)
+{
+    static const char *const guides[] = {
+        "OMPI_MCA_ess=pmi",                   /* identity comes from PMIx */
+        "OMPI_MCA_schizo=^orte",              /* which else declares a singleton */
+        "OMPI_MCA_pmix=^s1,s2,cray,isolated", /* the clients that cannot be meant */
+        "OMPI_MCA_orte_bound_at_launch=1",    /* binding is done: MPI_Init must not bind again */
+        "OMPI_MCA_mpi_yield_when_idle=1",     /* the last one: only for ranks that share processors */
+    };
+    size_t count = hc_array_len(guides) - (oversubscribed ? 0 : 1);
+    hcomm_status_t status = HCOMM_OK;
+    for (size_t i = 0; i < count && status == HCOMM_OK; i++)
+        if (!has(environment, guides[i]))
+            status = append(environment, guides[i]);
+    return status;
+}
+
 static hcomm_status_t add_export(struct hc_environment *environment, const char *word)
 {
     if (strchr(word, '='))

@@ -4,6 +4,8 @@
 
 #include "launcher/options.h"
 
+#include <stdbool.h>
+
 /*
  * Take the variables of an outer PMIx server (srun, another hcommrun) out of this process's environment: they
  * would be taken for ours, by the PMIx library here and by the ranks.
@@ -19,6 +21,13 @@ struct hc_environment {
 /* This process's environment with the -x variables and working directory of a program. */
 hcomm_status_t hc_environment_init(struct hc_environment *environment,
                                    const struct hc_app *app) HC_MUST_CHECK;
+/*
+ * Programs built with Open MPI 4 ask PMIx only when told so: without Open MPI's own launcher they would each
+ * become a job of one rank. Settings that the user has made stay.
+ */
+hcomm_status_t hc_environment_guide_open_mpi(struct hc_environment *environment,
+                                             bool oversubscribed) HC_MUST_CHECK;
+
 void hc_environment_fini(struct hc_environment *environment);
 
 /* Set one variable from "NAME=VALUE" (copied), replacing an older value. */

@@ -198,10 +198,10 @@ static void handle_end(struct hc_launch *launch, struct hc_rank *rank, int wait_
 /* Children that are no ranks are orphans of ranks, or a rank whose start failed. */
 static void reap(struct hc_launch *launch)
 {
-    hc_pmix_drain(launch->pmix); /* what a rank told before it ended counts first */
     int status = 0;
     pid_t pid = waitpid(-1, &status, WNOHANG);
     while (pid > 0) {
+        hc_pmix_drain(launch->pmix); /* what the rank told before it ended counts first */
         struct hc_rank *rank = hc_job_find_process(&launch->job, pid);
         if (rank)
             handle_end(launch, rank, status);
@@ -270,7 +270,10 @@ static hcomm_status_t start_app(struct hc_launch *launch, const struct hc_app *a
     hcomm_status_t status = hc_environment_init(&starter.environment, app);
     if (status != HCOMM_OK)
         return status;
-    status = hc_spawn_find(app->argv[0], app->wdir, starter.environment.list, &starter.path, &error);
+    status = hc_environment_guide_open_mpi(&starter.environment,
+                                           launch->job.num_ranks > hc_map_processors(launch->map));
+    if (status == HCOMM_OK)
+        status = hc_spawn_find(app->argv[0], app->wdir, starter.environment.list, &starter.path, &error);
     if (status == HCOMM_ERR_IO)
         status = cannot_start(launch, app, "execute", error);
     for (uint32_t i = 0; status == HCOMM_OK && i < (uint32_t)app->count; i++)

@@ -135,7 +135,6 @@ static void prefer_lean_components(void)
     } preferences[] = {
         {"PMIX_MCA_gds", "hash"},
         {"PMIX_MCA_psec", "native"},
-        {"PMIX_MCA_pcompress", "^zlib"},
         {"PMIX_MCA_prm", "default"},
     };
     for (size_t i = 0; i < hc_array_len(preferences); i++)
