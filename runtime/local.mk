@@ -5,6 +5,8 @@ libhcbase_la_SOURCES = \
 	runtime/base/compiler.h \
 	runtime/base/config.c \
 	runtime/base/config.h \
+	runtime/base/copy.c \
+	runtime/base/copy.h \
 	runtime/base/counter.h \
 	runtime/base/list.h \
 	runtime/base/lock.c \

@@ -10,6 +10,11 @@ tests_transport_conformance_SOURCES = \
 	tests/transport/harness.h
 tests_transport_conformance_LDADD = libhcrt.la
 
+# Figures of one transport, without the layers above; run by hand.
+check_PROGRAMS += tests/transport/raw_perf
+tests_transport_raw_perf_SOURCES = tests/transport/raw_perf.c tests/transport/harness.h
+tests_transport_raw_perf_LDADD = libhcrt.la
+
 dist_check_SCRIPTS += \
 	tests/transport/conformance_self.sh \
 	tests/transport/conformance_shm.sh

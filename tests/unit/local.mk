@@ -50,10 +50,14 @@ tests_unit_topo_host_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_topo_host_LDADD = $(UNIT_LIBS)
 
 # transports
-UNIT_TESTS += tests/unit/shm_pool \
+UNIT_TESTS += tests/unit/copy_bytes \
+	tests/unit/shm_pool \
 	tests/unit/shm_ring \
 	tests/unit/shm_segment \
 	tests/unit/transport_select
+tests_unit_copy_bytes_SOURCES = tests/unit/copy_bytes.c
+tests_unit_copy_bytes_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_copy_bytes_LDADD = $(UNIT_LIBS)
 tests_unit_shm_pool_SOURCES = tests/unit/shm_pool.c
 tests_unit_shm_pool_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_shm_pool_LDADD = $(UNIT_LIBS)

@@ -1,4 +1,5 @@
 /* The sending side of active messages: the fast path. */
+#include "runtime/base/copy.h"
 #include "transports/shm/shm.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 static inline void copy_payload(unsigned char *to, const void *from, size_t len)
 {
     if (hc_unlikely(len > 16)) {
-        memcpy(to, from, len);
+        hc_copy(to, from, len);
     } else if (len >= 8) {
         uint64_t first, last;
         memcpy(&first, from, 8);
