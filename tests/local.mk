@@ -9,3 +9,4 @@ include tests/launcher/local.mk
 include tests/fuzz/local.mk
 include tests/check/local.mk
 include tests/install/local.mk
+include tests/failure/local.mk

@@ -1,0 +1,75 @@
+#!/bin/bash
+# kill -9 of a random rank or of hcommrun, at a random moment, many times: every run ends, and leaves no process, no
+# entry in /dev/shm, no temporary directory.
+#   KILLS=N rounds (200), SEED=N
+set -u
+build=${top_builddir:-.}
+program=$build/tests/failure/traffic
+rounds=${KILLS:-200}
+seed=${SEED:-$$}
+RANDOM=$seed
+ranks=4
+limit=20 # seconds within which everything must be gone
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export TMPDIR=$work/tmp
+mkdir "$TMPDIR"
+shm_before=$(ls /dev/shm)
+
+# Processes of this round carry a word in their environment that no other process has.
+members() {
+    grep -lz "^HC_TEST_ROUND=$1\$" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
+}
+
+all_gone() {
+    local tries=$((limit * 20))
+    while [ -n "$(members "$1")" ]; do
+        [ $((tries -= 1)) -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+
+fail() {
+    echo "FAIL in round $round (SEED=$seed, victim $victim after $pause s): $1"
+    cat "$work/log"
+    for pid in $(members "$mark"); do
+        echo "left: $pid $(tr '\0' ' ' <"/proc/$pid/cmdline")"
+        kill -9 "$pid"
+    done
+    exit 1
+}
+
+for ((round = 1; round <= rounds; round++)); do
+    mark=$$.$round.$RANDOM
+    transports=shm
+    [ $((round % 4)) -eq 0 ] && transports=ofi:tcp
+    HC_TEST_ROUND=$mark HCOMM_TRANSPORTS=$transports HCOMM_TIMEOUT_MS=10000 \
+        "$build/hcommrun" --oversubscribe --grace 500 -n $ranks "$program" 30 >"$work/log" 2>&1 </dev/null &
+    launcher=$!
+    pause=$(printf '0.%03d' $((RANDOM % 500)))
+    sleep "$pause"
+    victim=$((RANDOM % (ranks + 1)))
+    pid=$launcher
+    if [ $victim -lt $ranks ]; then
+        pid=
+        for candidate in $(members "$mark"); do
+            grep -qz "^PMIX_RANK=$victim\$" "/proc/$candidate/environ" 2>/dev/null && pid=$candidate
+        done
+        [ -n "$pid" ] || pid=$launcher
+    fi
+    kill -9 "$pid" 2>/dev/null
+    wait $launcher 2>/dev/null
+    code=$?
+    all_gone "$mark" || fail "processes are left after $limit s"
+    [ $code -ne 0 ] || fail "exit code 0 though process $pid was killed"
+    grep -q "wrong report" "$work/log" && fail "a failure was reported wrongly"
+    left=$(ls -A "$TMPDIR")
+    [ -z "$left" ] || fail "left in the temporary directory: $left"
+done
+shm_after=$(ls /dev/shm)
+if [ "$shm_before" != "$shm_after" ]; then
+    echo "FAIL: /dev/shm changed:"
+    diff <(echo "$shm_before") <(echo "$shm_after")
+    exit 1
+fi
+echo "ok: $rounds kills, nothing left"
