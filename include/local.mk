@@ -1,5 +1,7 @@
-nobase_include_HEADERS = \
-	include/hcomm.h \
+include_HEADERS = include/hcomm.h
+
+hcommincludedir = $(includedir)/hcomm
+hcomminclude_HEADERS = \
 	include/hcomm/comm.h \
 	include/hcomm/config.h \
 	include/hcomm/context.h \
