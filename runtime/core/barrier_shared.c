@@ -1,13 +1,18 @@
 /* Shared words of barriers: who owns which slot, and the accesses to them. */
 #include "runtime/core/barrier.h"
 
+#include <string.h>
+
 /* ---- slots of our own sync area ---- */
 
+/* The iface whose area other processes reach; self's is for this one only. */
 static struct hc_iface *sync_iface(const struct hcomm_context *context)
 {
-    for (unsigned i = 0; i < context->num_ifaces; i++)
-        if (context->ifaces[i].iface->attr.caps & HC_CAP_SYNC)
-            return context->ifaces[i].iface;
+    for (unsigned i = 0; i < context->num_ifaces; i++) {
+        const struct hc_iface_slot *slot = &context->ifaces[i];
+        if ((slot->iface->attr.caps & HC_CAP_SYNC) && strcmp(slot->resource.name, "self") != 0)
+            return slot->iface;
+    }
     return NULL;
 }
 

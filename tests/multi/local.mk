@@ -13,3 +13,18 @@ EXTRA_DIST += tests/multi/launched.sh tests/multi/slurm-run
 HC_LAUNCHER_CHECKS = tests/multi/openmpi.sh tests/multi/ring.sh tests/multi/slurm.sh
 dist_check_SCRIPTS += $(HC_LAUNCHER_CHECKS)
 TESTS += $(HC_LAUNCHER_CHECKS)
+dist_check_SCRIPTS += tests/multi/openmpi.sh tests/multi/slurm.sh
+
+# Programs that run.sh starts with several numbers of ranks; one script per subject says which.
+dist_check_SCRIPTS += tests/multi/run.sh
+MULTI_TESTS = tests/multi/barriers.sh tests/multi/communicators.sh
+dist_check_SCRIPTS += $(MULTI_TESTS)
+TESTS += $(MULTI_TESTS)
+
+check_PROGRAMS += tests/multi/barrier_order tests/multi/comm_shapes tests/multi/comm_threads
+tests_multi_barrier_order_SOURCES = tests/multi/barrier_order.c tests/multi/check.h
+tests_multi_barrier_order_LDADD = libhcrt.la
+tests_multi_comm_shapes_SOURCES = tests/multi/comm_shapes.c tests/multi/check.h
+tests_multi_comm_shapes_LDADD = libhcrt.la
+tests_multi_comm_threads_SOURCES = tests/multi/comm_threads.c tests/multi/check.h
+tests_multi_comm_threads_LDADD = libhcrt.la

@@ -3,7 +3,7 @@
 #
 # Run a program with each number of ranks in LIST ("1 2 4"), one after the other, each at most SECONDS (120) long.
 # Prints one line per run, and all a run printed when it fails. Paths are relative to the build folder. The launcher
-# is hcommrun; HCOMM_TEST_LAUNCHER takes another, with its options: "mpirun.openmpi --oversubscribe".
+# is hcommrun; TEST_LAUNCHER takes another, with its options: "mpirun.openmpi --oversubscribe".
 # Status: 0 when all runs ended with 0; 77 when a program said that it cannot run here; 1 otherwise.
 set -u
 usage() {
@@ -44,7 +44,7 @@ result=0
 for ranks in $list; do
     start=$(date +%s)
     # shellcheck disable=SC2086
-    timeout --kill-after=10 "$seconds" ${HCOMM_TEST_LAUNCHER:-./hcommrun} -n "$ranks" "$program" "$@" \
+    timeout --kill-after=10 "$seconds" ${TEST_LAUNCHER:-./hcommrun} -n "$ranks" "$program" "$@" \
         >"$out" 2>&1 </dev/null
     status=$?
     took=$(($(date +%s) - start))
