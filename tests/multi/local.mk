@@ -13,7 +13,6 @@ EXTRA_DIST += tests/multi/launched.sh tests/multi/slurm-run
 HC_LAUNCHER_CHECKS = tests/multi/openmpi.sh tests/multi/ring.sh tests/multi/slurm.sh
 dist_check_SCRIPTS += $(HC_LAUNCHER_CHECKS)
 TESTS += $(HC_LAUNCHER_CHECKS)
-dist_check_SCRIPTS += tests/multi/openmpi.sh tests/multi/slurm.sh
 
 # Programs that run.sh starts with several numbers of ranks; one script per subject says which.
 dist_check_SCRIPTS += tests/multi/run.sh
