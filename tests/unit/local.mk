@@ -71,6 +71,15 @@ tests_unit_transport_select_SOURCES = tests/unit/transport_select.c
 tests_unit_transport_select_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_transport_select_LDADD = $(UNIT_LIBS)
 
+# core: communicators, barriers, memory
+UNIT_TESTS += tests/unit/comm_groups tests/unit/mem_pool
+tests_unit_comm_groups_SOURCES = tests/unit/comm_groups.c
+tests_unit_comm_groups_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_comm_groups_LDADD = $(UNIT_LIBS)
+tests_unit_mem_pool_SOURCES = tests/unit/mem_pool.c
+tests_unit_mem_pool_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_mem_pool_LDADD = $(UNIT_LIBS)
+
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
 endif
