@@ -1,0 +1,3 @@
+#!/bin/sh
+# The bootstrap under hcommrun.
+sh "${srcdir:-.}/tests/multi/boot_jobs.sh" 4 ./hcommrun --oversubscribe -n 4

@@ -1,0 +1,26 @@
+#!/bin/sh
+# boot_jobs.sh RANKS LAUNCHER [ARG...]: the bootstrap's scenarios under the launcher given. Passes the launcher's
+# status 77 (cannot run here) on.
+set -u
+ranks=$1
+shift
+out=$(mktemp "${TMPDIR:-/tmp}/hcomm-boot.XXXXXX") || exit 99
+trap 'rm -f "$out"' EXIT
+
+die() {
+    echo "boot_jobs.sh: $*" >&2
+    cat "$out" >&2
+    exit 1
+}
+
+for scenario in print exchange cancel deadline instances; do
+    timeout 120 "$@" tests/multi/boot_exchange $scenario >"$out" 2>&1
+    status=$?
+    [ "$status" -ne 77 ] || { cat "$out" >&2; exit 77; }
+    [ "$status" -eq 0 ] || die "$* boot_exchange $scenario ended with status $status"
+    [ "$scenario" != print ] || [ "$(grep -c "^rank [0-9]* of $ranks, .* launched 1" "$out")" -eq "$ranks" ] ||
+        die "not every rank finds itself in a job of $ranks"
+done
+timeout 60 "$@" tests/multi/boot_exchange abort >"$out" 2>&1
+status=$?
+[ "$status" -eq 7 ] || die "an abort with code 7 ended the launcher with status $status"
