@@ -16,15 +16,26 @@
 static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
                                 SIGUSR2, SIGTSTP, SIGCONT, SIGALRM, SIGWINCH};
 
-static void block_signals(sigset_t *old)
+/* Those of them that hcommrun was not started to ignore (nohup, background jobs of scripts), and SIGCHLD. */
+static void choose_signals(sigset_t *awaited)
 {
-    sigset_t blocked;
-    (void)sigemptyset(&blocked);
-    for (size_t i = 0; i < hc_array_len(passed_on); i++)
-        (void)sigaddset(&blocked, passed_on[i]);
-    (void)sigaddset(&blocked, SIGCHLD);
+    (void)sigemptyset(awaited);
+    for (size_t i = 0; i < hc_array_len(passed_on); i++) {
+        struct sigaction action;
+        if (sigaction(passed_on[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            (void)sigaddset(awaited, passed_on[i]);
+    }
+    (void)sigaddset(awaited, SIGCHLD);
+}
+
+static void block_signals(const sigset_t *awaited, struct hc_guard_signals *old)
+{
+    static const struct sigaction standard = {.sa_handler = SIG_DFL};
+    sigset_t blocked = *awaited;
     (void)sigaddset(&blocked, SIGPIPE); /* writes report EPIPE instead */
-    (void)sigprocmask(SIG_BLOCK, &blocked, old);
+    (void)sigprocmask(SIG_BLOCK, &blocked, &old->mask);
+    (void)sigaction(SIGPIPE, NULL, &old->pipe_action);
+    (void)sigaction(SIGCHLD, &standard, NULL); /* ignored, children would vanish unseen */
 }
 
 /* Reap; true when the server itself is among the dead, its wait status then in *server_status. */
@@ -51,16 +62,11 @@ static void pass_on(int signal, int control_fd)
         (void)raise(SIGSTOP);
 }
 
-static int watch_server(pid_t server, int control_fd)
+static int watch_server(pid_t server, int control_fd, const sigset_t *awaited)
 {
-    sigset_t awaited;
-    (void)sigemptyset(&awaited);
-    for (size_t i = 0; i < hc_array_len(passed_on); i++)
-        (void)sigaddset(&awaited, passed_on[i]);
-    (void)sigaddset(&awaited, SIGCHLD);
     int status = 0;
     while (!reap(server, &status)) {
-        int signal = sigwaitinfo(&awaited, NULL);
+        int signal = sigwaitinfo(awaited, NULL);
         if (signal > 0 && signal != SIGCHLD)
             pass_on(signal, control_fd);
     }
@@ -92,8 +98,9 @@ int hc_guard_run(const struct hc_session *session, hc_guard_serve_fn *serve, voi
 {
     struct hc_guard_signals signals;
     int pair[2];
-    block_signals(&signals.mask);
-    (void)sigaction(SIGPIPE, NULL, &signals.pipe_action);
+    sigset_t awaited;
+    choose_signals(&awaited);
+    block_signals(&awaited, &signals);
     if (!hc_reap_become_subreaper())
         hc_log_warn("prctl(PR_SET_CHILD_SUBREAPER): %s; processes that ranks leave behind may survive",
                     hc_errno_text(errno));
@@ -111,6 +118,6 @@ int hc_guard_run(const struct hc_session *session, hc_guard_serve_fn *serve, voi
         return HC_EXIT_LAUNCHER;
     }
     hc_session_sweep();
-    int status = watch_server(server, pair[0]);
+    int status = watch_server(server, pair[0], &awaited);
     return finish(session, status);
 }

@@ -218,11 +218,15 @@ hcomm_status_t hc_iof_init(struct hc_iof *iof, struct hc_loop *loop, const struc
         .outputs = {{.sink = {.source = {.fd = -1}}}, {.sink = {.source = {.fd = -1}}}},
     };
     hc_loop_timer_init(&iof->flush, on_flush);
-    hcomm_status_t status = iof->output_dir ? make_output_dir(iof->output_dir) : HCOMM_OK;
+    hcomm_status_t status = hc_feed_init(&iof->feed, loop, iof->num_ranks);
+    if (status != HCOMM_OK) {
+        iof->loop = NULL;
+        return status;
+    }
+    if (iof->output_dir)
+        status = make_output_dir(iof->output_dir);
     if (status == HCOMM_OK)
         status = init_streams(iof);
-    if (status == HCOMM_OK)
-        status = hc_feed_init(&iof->feed, loop, iof->num_ranks);
     if (status == HCOMM_OK)
         status = open_outputs(iof);
     if (status != HCOMM_OK)
@@ -232,6 +236,8 @@ hcomm_status_t hc_iof_init(struct hc_iof *iof, struct hc_loop *loop, const struc
 
 void hc_iof_fini(struct hc_iof *iof)
 {
+    if (!iof->loop)
+        return;
     hc_loop_timer_stop(&iof->flush);
     for (size_t i = 0; iof->streams && i < (size_t)iof->num_ranks * HC_IOF_CHANNELS; i++) {
         end_stream(&iof->streams[i]);
@@ -243,6 +249,7 @@ void hc_iof_fini(struct hc_iof *iof)
     hc_feed_fini(&iof->feed);
     for (int i = 0; i < HC_IOF_CHANNELS; i++)
         hc_sink_close(&iof->outputs[i].sink);
+    iof->loop = NULL;
 }
 
 static hcomm_status_t open_file(struct hc_stream *stream)

@@ -37,7 +37,7 @@ struct hc_stream {
 };
 
 struct hc_iof {
-    struct hc_loop *loop;
+    struct hc_loop *loop; /* NULL: not initialised */
     const char *hostname;
     bool tagged;
     const char *output_dir;
@@ -63,7 +63,7 @@ struct hc_iof_child {
 /* Opens hcommrun's sinks and makes the output directory. The callbacks are set by the caller afterwards. */
 hcomm_status_t hc_iof_init(struct hc_iof *iof, struct hc_loop *loop, const struct hc_options *options,
                            const char *hostname) HC_MUST_CHECK;
-void hc_iof_fini(struct hc_iof *iof);
+void hc_iof_fini(struct hc_iof *iof); /* harmless on zeroed storage and when called twice */
 
 /* Make the pipes of a rank (before it is started), and close the child's ends (after). */
 hcomm_status_t hc_iof_open_rank(struct hc_iof *iof, const struct hc_options *options, uint32_t rank,

@@ -391,8 +391,7 @@ static void clean_up(struct hc_launch *launch)
 {
     hc_reap_all_descendants();
     hc_pmix_stop(launch->pmix);
-    if (launch->iof.loop)
-        hc_iof_fini(&launch->iof);
+    hc_iof_fini(&launch->iof);
     hc_map_free(launch->map);
     free(launch->cpus);
     hc_job_fini(&launch->job);

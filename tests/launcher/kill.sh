@@ -1,0 +1,150 @@
+#!/bin/sh
+# Signals to hcommrun, its sudden death, and that nothing is left.
+. "$(dirname "$0")/lib.sh"
+rounds=${KILL_ROUNDS:-10}
+
+# A wrapper script whose child does the work, and a daemon that leaves group and session.
+cat >"$work/wrapper" <<'END'
+#!/bin/sh
+setsid sleep 3600 </dev/null >/dev/null 2>&1 &
+sleep 3600
+END
+chmod +x "$work/wrapper"
+
+children_of() { cat "/proc/$1/task/$1/children" 2>/dev/null; }
+
+# --- sudden death of either process of hcommrun, at random moments
+i=0
+while [ $i -lt "$rounds" ]; do
+	start -n 4 "$work/wrapper"
+	sleep "0.0$((i % 10))"
+	kill -KILL "$launcher"
+	wait "$launcher" 2>/dev/null
+	expect_nothing_left "kill -9 of hcommrun, round $i"
+	i=$((i + 1))
+done
+start -n 4 "$work/wrapper"
+wait_for 10 has_marked 14 || fail "wrappers did not start"
+kill -KILL "$launcher"
+wait "$launcher" 2>/dev/null
+expect_nothing_left "kill -9 of hcommrun while ranks run"
+
+start -n 4 "$work/wrapper"
+wait_for 10 has_marked 14 || fail "wrappers did not start"
+kill -KILL $(children_of "$launcher")
+wait "$launcher" 2>/dev/null
+code=$?
+expect_code 137 "kill -9 of hcommrun's server process"
+expect_err 'server process was ended by signal 9' "kill -9 of the server process is said"
+expect_nothing_left "kill -9 of hcommrun's server process"
+
+start -n 3 "$CLIENT" die 0 # raise(0) does nothing: they wait
+wait_for 10 has_marked 5 || fail "clients did not start"
+sleep 0.3
+kill -KILL "$launcher"
+wait "$launcher" 2>/dev/null
+expect_nothing_left "kill -9 while PMIx clients run"
+
+# --- both processes killed at once: ranks die, and the next run sweeps the directory
+start -n 2 sleep 3600
+wait_for 10 has_marked 4 || fail "ranks did not start"
+kill -KILL "$launcher" $(children_of "$launcher")
+wait "$launcher" 2>/dev/null
+wait_for 10 none_marked || fail "ranks outlive both processes of hcommrun"
+run -n 1 true
+wait_for 5 no_sessions || fail "the directory of a dead run is not swept"
+# a live run's directory is not
+start -n 1 sleep 3600
+wait_for 10 has_marked 3 || fail "rank did not start"
+run -n 1 true
+[ -n "$(ls "$TMPDIR")" ] || fail "the directory of a live run was swept"
+kill -TERM "$launcher"
+wait "$launcher"
+code=$?
+expect_code 143 "SIGTERM"
+expect_nothing_left "SIGTERM"
+
+# --- Ctrl-C: INT first, so that programs can say something
+cat >"$work/polite" <<'END'
+#!/bin/sh
+trap 'echo interrupted; exit 0' INT
+touch "$1.$PMIX_RANK"
+while :; do sleep 0.05; done
+END
+cat >"$work/stubborn" <<'END'
+#!/bin/sh
+trap 'echo INT' INT
+trap 'echo TERM' TERM
+touch "$1.$PMIX_RANK"
+while :; do sleep 0.05; done
+END
+chmod +x "$work/polite" "$work/stubborn"
+ready() { [ -e "$work/up.0" ] && [ -e "$work/up.1" ]; }
+
+start -n 2 "$work/polite" "$work/up"
+wait_for 10 ready || fail "ranks did not start"
+kill -INT "$launcher"
+wait "$launcher"
+code=$?
+expect_code 130 "Ctrl-C"
+expect_out "interrupted
+interrupted" "Ctrl-C gives ranks SIGINT and time"
+rm -f "$work"/up.*
+
+start --grace 300 -n 2 "$work/stubborn" "$work/up"
+wait_for 10 ready || fail "ranks did not start"
+kill -INT "$launcher"
+wait "$launcher"
+code=$?
+expect_code 130 "Ctrl-C with stubborn ranks"
+[ "$(sort "$work/out" | tr '\n' ' ')" = "INT INT TERM TERM " ] || fail "INT, then TERM, then KILL"
+expect_nothing_left "Ctrl-C with stubborn ranks"
+rm -f "$work"/up.*
+
+start --grace 60000 -n 2 "$work/stubborn" "$work/up"
+wait_for 10 ready || fail "ranks did not start"
+kill -INT "$launcher"
+sleep 0.2
+kill -INT "$launcher"
+wait "$launcher"
+code=$?
+expect_code 130 "two Ctrl-C"
+expect_nothing_left "two Ctrl-C"
+rm -f "$work"/up.*
+
+# --- other signals are passed on
+cat >"$work/counter" <<'END'
+#!/bin/sh
+trap 'echo USR1; exit 0' USR1
+touch "$1.$PMIX_RANK"
+while :; do sleep 0.05; done
+END
+chmod +x "$work/counter"
+start -n 2 "$work/counter" "$work/up"
+wait_for 10 ready || fail "ranks did not start"
+kill -USR1 "$launcher"
+wait "$launcher"
+code=$?
+expect_code 0 "SIGUSR1 is passed on"
+expect_out "USR1
+USR1" "SIGUSR1 reaches every rank"
+rm -f "$work"/up.*
+
+# --- a rank that fails takes everything with it
+run -n 2 sh -c 'sleep 3600 & setsid sleep 3600 & test $PMIX_RANK = 0 || exit 5; wait'
+expect_code 5 "a failing rank among wrappers"
+expect_nothing_left "a failing rank among wrappers"
+run -n 2 sh -c 'sleep 3600 & setsid sleep 3600 & exit 0'
+expect_code 0 "ranks that leave processes behind"
+expect_nothing_left "ranks that leave processes behind"
+
+# --- nohup
+nohup "$HCOMMRUN" -n 1 sleep 0.5 >"$work/out" 2>"$work/err" &
+launcher=$!
+sleep 0.2
+kill -HUP "$launcher"
+wait "$launcher"
+code=$?
+expect_code 0 "nohup"
+
+finish
