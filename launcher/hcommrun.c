@@ -25,13 +25,15 @@ static void fill_standard_descriptors(void)
 
 static int run_job(const struct hc_options *options)
 {
-    struct hc_session session;
-    if (hc_session_create(&session) != HCOMM_OK) {
+    struct hc_session *session = NULL;
+    if (hc_session_allocate(&session) != HCOMM_OK) {
         hc_log_error("%s", hc_error_detail());
         return HC_EXIT_LAUNCHER;
     }
-    struct hc_launch_context context = {.options = options, .session = &session};
-    return hc_guard_run(&session, hc_launch_serve, &context);
+    struct hc_launch_context context = {.options = options, .session = session};
+    int code = hc_guard_run(session, hc_launch_serve, &context);
+    hc_session_free(session);
+    return code;
 }
 
 static int act(const struct hc_options *options)

@@ -350,6 +350,8 @@ static hcomm_status_t prepare(struct hc_launch *launch, const struct hc_launch_c
 {
     hcomm_status_t status = watch_processes(launch, control_fd);
     if (status == HCOMM_OK)
+        status = hc_session_create(context->session);
+    if (status == HCOMM_OK)
         status = hc_job_init(&launch->job, context->options, context->session->path);
     if (status == HCOMM_OK)
         status = hc_map_load(&launch->map);

@@ -41,7 +41,7 @@ struct hc_launch {
 /* What the server process needs from main(). */
 struct hc_launch_context {
     const struct hc_options *options;
-    const struct hc_session *session;
+    struct hc_session *session; /* made by the server process */
 };
 
 /* Run the job of a struct hc_launch_context; hc_guard_serve_fn. */

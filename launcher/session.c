@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,8 +41,22 @@ static int open_locked(const char *path)
     return fd;
 }
 
-/* Whether `path` still names the open directory `fd`, and it belongs to this user. */
-static bool still_ours(int fd, const char *path)
+hcomm_status_t hc_session_allocate(struct hc_session **session)
+{
+    void *memory = mmap(NULL, sizeof(**session), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for the session: %s", hc_errno_text(errno));
+    *session = memory;
+    return HCOMM_OK;
+}
+
+void hc_session_free(struct hc_session *session)
+{
+    (void)munmap(session, sizeof(*session));
+}
+
+/* Whether `path` names the open directory `fd`, and it belongs to this user. */
+static bool is_named(int fd, const char *path)
 {
     struct stat opened;
     struct stat named;
@@ -49,30 +64,38 @@ static bool still_ours(int fd, const char *path)
            opened.st_dev == named.st_dev && opened.st_uid == geteuid();
 }
 
-static hcomm_status_t create_once(struct hc_session *session)
+/* The descriptor stays open, and with it the lock, as long as the process lives. */
+static bool lock_session(struct hc_session *session)
 {
-    char prefix[64];
-    (void)format_prefix(prefix, sizeof(prefix));
-    int length = snprintf(session->path, sizeof(session->path), "%s/%sXXXXXX", parent_directory(), prefix);
-    if (length < 0 || (size_t)length >= sizeof(session->path))
-        return hc_error(HCOMM_ERR_CONFIG, "TMPDIR is too long for a session directory");
-    if (!mkdtemp(session->path))
-        return hc_error(HCOMM_ERR_IO,
-                        "cannot make a session directory in %s: %s; set TMPDIR to a writable directory",
-                        parent_directory(), hc_errno_text(errno));
-    session->lock_fd = open_locked(session->path);
-    return session->lock_fd < 0 || !still_ours(session->lock_fd, session->path) ? HCOMM_AGAIN : HCOMM_OK;
+    struct stat info;
+    int fd = open_locked(session->path);
+    if (fd < 0)
+        return false;
+    if (!is_named(fd, session->path) || fstat(fd, &info) != 0) {
+        (void)close(fd);
+        return false;
+    }
+    session->device = info.st_dev;
+    session->inode = info.st_ino;
+    return true;
 }
 
 hcomm_status_t hc_session_create(struct hc_session *session)
 {
+    char prefix[64];
+    (void)format_prefix(prefix, sizeof(prefix));
     /* Between mkdtemp and flock a sweeper may take the new directory for a dead one: then make another. */
     for (int i = 0; i < CREATE_TRIES; i++) {
-        hcomm_status_t status = create_once(session);
-        if (status != HCOMM_AGAIN)
-            return status;
-        if (session->lock_fd >= 0)
-            (void)close(session->lock_fd);
+        int length =
+            snprintf(session->path, sizeof(session->path), "%s/%sXXXXXX", parent_directory(), prefix);
+        if (length < 0 || (size_t)length >= sizeof(session->path))
+            return hc_error(HCOMM_ERR_CONFIG, "TMPDIR is too long for a session directory");
+        if (!mkdtemp(session->path))
+            return hc_error(HCOMM_ERR_IO,
+                            "cannot make a session directory in %s: %s; set TMPDIR to a writable directory",
+                            parent_directory(), hc_errno_text(errno));
+        if (lock_session(session))
+            return HCOMM_OK;
     }
     return hc_error(HCOMM_ERR_IO, "cannot lock a session directory in %s", parent_directory());
 }
@@ -94,7 +117,12 @@ static void remove_tree(const char *path)
 
 void hc_session_remove(const struct hc_session *session)
 {
-    if (still_ours(session->lock_fd, session->path))
+    struct stat info;
+    if (!*session->path || lstat(session->path, &info) != 0 || info.st_uid != geteuid())
+        return;
+    /* Not locked yet: its maker died on the way, and the random name is still its own. */
+    bool same = info.st_dev == session->device && info.st_ino == session->inode;
+    if (same || session->inode == 0)
         remove_tree(session->path);
 }
 
@@ -103,7 +131,7 @@ static void sweep_one(const char *path)
     int fd = open_locked(path);
     if (fd < 0)
         return;
-    if (still_ours(fd, path)) {
+    if (is_named(fd, path)) {
         hc_log_info("removing the session directory of a run that died: %s", path);
         remove_tree(path);
     }

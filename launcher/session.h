@@ -10,16 +10,27 @@
 #include "runtime/base/status.h"
 
 #include <limits.h>
+#include <sys/types.h>
 
+/* Lives in memory that both processes of hcommrun share: whichever survives the other removes the directory.
+ */
 struct hc_session {
-    char path[PATH_MAX];
-    int lock_fd;
+    char path[PATH_MAX]; /* empty: not made */
+    dev_t device;        /* of the directory, once it is locked */
+    ino_t inode;
 };
 
-/* Make the directory under $TMPDIR or /tmp and lock it. The error names the directory and the cause. */
+/* Room for a session, shared with child processes. */
+hcomm_status_t hc_session_allocate(struct hc_session **session) HC_MUST_CHECK;
+void hc_session_free(struct hc_session *session);
+
+/*
+ * Make the directory under $TMPDIR or /tmp and lock it until this process ends. The error names the directory
+ * and the cause.
+ */
 hcomm_status_t hc_session_create(struct hc_session *session) HC_MUST_CHECK;
 
-/* Remove the directory and everything in it; the lock stays until the process ends. Harmless when gone. */
+/* Remove the directory and everything in it. Harmless when it is not made or gone. */
 void hc_session_remove(const struct hc_session *session);
 
 /* Remove this user's session directories that no process holds. */
