@@ -110,7 +110,7 @@ int hc_guard_run(const struct hc_session *session, hc_guard_serve_fn *serve, voi
     }
     pid_t server = fork();
     if (server == 0)
-        exit(serve_in_child(serve, context, pair, &signals, session));
+        _exit(serve_in_child(serve, context, pair, &signals, session));
     (void)close(pair[1]);
     if (server < 0) {
         hc_log_error("cannot fork: %s", hc_errno_text(errno));

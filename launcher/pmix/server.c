@@ -202,13 +202,13 @@ void hc_pmix_stop(struct hc_pmix *pmix)
     if (!pmix)
         return;
     close_queue(pmix);
-    if (pmix->initialised)
-        (void)PMIx_server_finalize();
     hc_pmix_store_fini(pmix);
     if (pmix->source.fd >= 0) {
         hc_loop_forget(&pmix->launch->loop, &pmix->source);
         (void)close(pmix->source.fd);
     }
+    if (pmix->initialised)
+        return; /* PMIx's thread still refers to it */
     the_server = NULL;
     free(pmix);
 }

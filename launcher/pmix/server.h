@@ -14,7 +14,13 @@ struct hc_pmix;
 
 /* Start the server and register the job and all its ranks, whose places must be known. One per process. */
 hcomm_status_t hc_pmix_start(struct hc_launch *launch, struct hc_pmix **pmix) HC_MUST_CHECK;
-void hc_pmix_stop(struct hc_pmix *pmix); /* NULL is accepted */
+
+/*
+ * Stop serving; the process is to end with _exit(2) soon. PMIx_server_finalize() is not called on purpose:
+ * with clients that died in the middle of a request, PMIx 4.2 waits in it for a lock of theirs for ever. Its
+ * files are in the session directory, which is removed whole. NULL is accepted.
+ */
+void hc_pmix_stop(struct hc_pmix *pmix);
 
 /* Put what a rank needs to find the server into its environment. */
 hcomm_status_t hc_pmix_set_environment(struct hc_pmix *pmix, uint32_t rank,
