@@ -6,6 +6,7 @@ HC_MAN_SOURCES = \
 	docs/man/hcomm_error.3.scd \
 	docs/man/hcomm_init.3.scd \
 	docs/man/hcomm_mem.3.scd \
+	docs/man/hcomm_perf.1.scd \
 	docs/man/hcomm_probe.3.scd \
 	docs/man/hcomm_recv.3.scd \
 	docs/man/hcomm_send.3.scd \

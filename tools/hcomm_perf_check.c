@@ -1,0 +1,110 @@
+/*
+ * --check: every byte of a message is a function of its sender, its number and its place, so that a message
+ * that is lost, doubled, mixed up, cut or shifted shows.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "hcomm_perf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXCHANGES_MAX = 64 };
+static const size_t exchange_bytes = (size_t)64 << 20; /* of messages in flight at once, at most */
+
+/* One byte of message `number` from rank `from`. The multiplier is Knuth's, 2^32 over the golden ratio. */
+static unsigned char pattern(int from, uint64_t number, size_t place)
+{
+    uint64_t mixed = ((uint64_t)from * 1000003u + number * 7919u + place) * 2654435761u;
+    return (unsigned char)(mixed >> 24);
+}
+
+static void fill(char *bytes, size_t size, int from, uint64_t number)
+{
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (char)pattern(from, number, i);
+}
+
+static void verify(const struct perf *perf, const char *bytes, size_t size, int from, uint64_t number)
+{
+    for (size_t i = 0; i < size; i++)
+        if ((unsigned char)bytes[i] != pattern(from, number, i))
+            perf_die(perf, "%s over %s: message of %zu bytes from rank %d: byte %zu is 0x%02x, not 0x%02x",
+                     perf->test->name, perf->transport, size, from, i, (unsigned char)bytes[i],
+                     pattern(from, number, i));
+}
+
+void perf_check_fill(struct perf_case *point)
+{
+    if (!point->perf->options->check)
+        return;
+    for (size_t slot = 0; slot < point->send.slots; slot++)
+        fill(point->send.base + slot * point->send.stride, point->size, point->perf->rank, 0);
+    memset(point->recv.base, 0, point->recv.slots * point->recv.stride);
+    perf_barrier(point->perf); /* no message arrives before its place is cleared */
+}
+
+/* The slots that the loop has certainly written: all of them after one turn of the walk, else those passed.
+ */
+void perf_check_verify(struct perf_case *point, int from)
+{
+    if (!point->perf->options->check)
+        return;
+    for (size_t slot = 0; slot < point->recv.slots; slot++) {
+        const char *bytes = point->recv.base + slot * point->recv.stride;
+        bool written = point->recv.slots == 1 || slot < point->recv.at;
+        if (written)
+            verify(point->perf, bytes, point->size, from, 0);
+    }
+}
+
+/* Message number i of n has the point's size, and every second one is shorter. */
+static size_t exchange_size(const struct perf_case *point, size_t i)
+{
+    return i % 2 == 0 ? point->size : point->size - point->size * i / (2 * EXCHANGES_MAX);
+}
+
+static void exchange_start(struct perf_case *point, char *out, char *in, size_t n, hcomm_request_t *requests)
+{
+    const struct perf *perf = point->perf;
+    for (size_t i = 0; i < n; i++)
+        perf_must(perf,
+                  hcomm_irecv(in + i * point->size, point->size, point->peer, PERF_TAG_DATA, perf->world,
+                              &requests[i]),
+                  "receive");
+    for (size_t i = 0; i < n; i++) {
+        fill(out + i * point->size, exchange_size(point, i), perf->rank, i + 1);
+        perf_must(perf,
+                  hcomm_isend(out + i * point->size, exchange_size(point, i), point->peer, PERF_TAG_DATA,
+                              perf->world, &requests[n + i]),
+                  "send");
+    }
+}
+
+static void exchange_end(struct perf_case *point, const char *in, size_t n, hcomm_request_t *requests)
+{
+    const struct perf *perf = point->perf;
+    hcomm_message_status_t statuses[2 * EXCHANGES_MAX];
+    perf_must(perf, hcomm_waitall(2 * n, requests, statuses), "exchange");
+    for (size_t i = 0; i < n; i++) {
+        if (statuses[i].size != exchange_size(point, i))
+            perf_die(perf, "%s over %s: message %zu has %zu bytes, not %zu", perf->test->name,
+                     perf->transport, i, statuses[i].size, exchange_size(point, i));
+        verify(perf, in + i * point->size, exchange_size(point, i), point->peer, i + 1);
+    }
+}
+
+void perf_check_exchange(struct perf_case *point)
+{
+    if (!point->perf->options->check || point->peer < 0)
+        return;
+    size_t fit = point->size ? exchange_bytes / point->size : EXCHANGES_MAX;
+    size_t n = fit > EXCHANGES_MAX ? EXCHANGES_MAX : fit < 1 ? 1 : fit;
+    hcomm_request_t requests[2 * EXCHANGES_MAX];
+    char *out = malloc(n * point->size + 1), *in = calloc(n * point->size + 1, 1);
+    if (!out || !in)
+        perf_die(point->perf, "no memory to check %zu messages of %zu bytes", n, point->size);
+    exchange_start(point, out, in, n, requests);
+    exchange_end(point, in, n, requests);
+    free(in);
+    free(out);
+}
