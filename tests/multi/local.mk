@@ -25,7 +25,9 @@ MULTI_TESTS = tests/multi/barriers.sh tests/multi/communicators.sh
 dist_check_SCRIPTS += $(MULTI_TESTS)
 TESTS += $(MULTI_TESTS)
 
-check_PROGRAMS += tests/multi/barrier_order tests/multi/comm_shapes tests/multi/comm_threads
+check_PROGRAMS += tests/multi/barrier_failures tests/multi/barrier_order tests/multi/comm_shapes tests/multi/comm_threads
+tests_multi_barrier_failures_SOURCES = tests/multi/barrier_failures.c tests/multi/check.h
+tests_multi_barrier_failures_LDADD = libhcrt.la
 tests_multi_barrier_order_SOURCES = tests/multi/barrier_order.c tests/multi/check.h
 tests_multi_barrier_order_LDADD = libhcrt.la
 tests_multi_comm_shapes_SOURCES = tests/multi/comm_shapes.c tests/multi/check.h
