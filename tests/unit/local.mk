@@ -49,6 +49,21 @@ tests_unit_topo_host_SOURCES = tests/unit/topo_host.c
 tests_unit_topo_host_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_topo_host_LDADD = $(UNIT_LIBS)
 
+# launcher
+LAUNCHER_UNIT_LIBS = libhclaunch.la $(CRITERION_LIBS)
+UNIT_TESTS += tests/unit/launcher_map \
+	tests/unit/launcher_options \
+	tests/unit/launcher_slurm
+tests_unit_launcher_map_SOURCES = tests/unit/launcher_map.c
+tests_unit_launcher_map_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_launcher_map_LDADD = $(LAUNCHER_UNIT_LIBS)
+tests_unit_launcher_options_SOURCES = tests/unit/launcher_options.c
+tests_unit_launcher_options_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_launcher_options_LDADD = $(LAUNCHER_UNIT_LIBS)
+tests_unit_launcher_slurm_SOURCES = tests/unit/launcher_slurm.c
+tests_unit_launcher_slurm_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_launcher_slurm_LDADD = $(LAUNCHER_UNIT_LIBS)
+
 # transports
 UNIT_TESTS += tests/unit/copy_bytes \
 	tests/unit/shm_pool \
