@@ -138,9 +138,10 @@ static void no_room_is_told_and_passes(struct cf *cf)
 
 static void flush_completes_after_the_messages(struct cf *cf)
 {
+    size_t max = cf_max(cf, CF_BCOPY), size = max < 20000 ? max : 20000;
     for (int i = 0; i < 50; i++) {
         cf_send(cf, cf_next(cf), CF_SHORT, 100);
-        cf_send(cf, cf_next(cf), CF_BCOPY, 20000);
+        cf_send(cf, cf_next(cf), CF_BCOPY, size);
         if (i % 10 == 0)
             cf_flush(cf, cf_next(cf));
     }

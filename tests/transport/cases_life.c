@@ -58,8 +58,9 @@ static void ep_can_be_made_again(struct cf *cf)
 static void unflushed_ep_can_be_destroyed(struct cf *cf)
 {
     int sent = 0;
+    size_t max = cf_max(cf, CF_BCOPY), size = max < 30000 ? max : 30000;
     if (cf->rank == 0) {
-        while (sent < 100 && cf_try_send(cf, cf_next(cf), CF_BCOPY, 30000) == HCOMM_OK)
+        while (sent < 100 && cf_try_send(cf, cf_next(cf), CF_BCOPY, size) == HCOMM_OK)
             sent++;
         cf_disconnect(cf, cf_next(cf));
         cf_connect(cf, cf_next(cf));

@@ -135,6 +135,26 @@ void cf_disconnect(struct cf *cf, int peer)
     cf->ep[peer] = NULL;
 }
 
+static void forget_messages(struct cf *cf)
+{
+    memset(cf->next_seq_in, 0, sizeof(cf->next_seq_in));
+    memset(cf->next_seq_out, 0, sizeof(cf->next_seq_out));
+    memset(cf->received, 0, sizeof(cf->received));
+}
+
+/* A transport may need both sides' progress to connect: have that over before a case plays deaf. */
+static void warm_up(struct cf *cf)
+{
+    for (int peer = 0; peer < cf->size; peer++)
+        if (cf->ep[peer])
+            cf_send(cf, peer, CF_SHORT, 0);
+    for (int peer = 0; peer < cf->size; peer++)
+        if (cf->ep[peer])
+            cf_progress_until(cf, &cf->received[peer], 1, "the first message");
+    forget_messages(cf);
+    cf_barrier(cf);
+}
+
 void cf_open(struct cf *cf)
 {
     cf_open_iface(cf);
@@ -142,7 +162,7 @@ void cf_open(struct cf *cf)
     for (int peer = 0; peer < cf->size; peer++)
         if (peer != cf->rank || cf->size == 1)
             cf_connect(cf, peer);
-    cf_barrier(cf);
+    warm_up(cf);
 }
 
 void cf_close(struct cf *cf)
@@ -156,9 +176,7 @@ void cf_close(struct cf *cf)
     cf->iface->transport->close(cf->iface);
     cf->iface = NULL;
     cf->failed_eps = 0;
-    memset(cf->next_seq_in, 0, sizeof(cf->next_seq_in));
-    memset(cf->next_seq_out, 0, sizeof(cf->next_seq_out));
-    memset(cf->received, 0, sizeof(cf->received));
+    forget_messages(cf);
     cf_barrier_silent(cf);
 }
 

@@ -81,8 +81,6 @@ static struct hc_ofi_peer *peer_new(struct hc_ofi_iface *iface, uint32_t rank)
         return NULL;
     peer->rank = rank;
     peer->iface = iface;
-    hc_list_init(&peer->flushes);
-    hc_list_init(&peer->ack_link);
     hc_list_init(&peer->eps);
     return peer;
 }
@@ -140,6 +138,7 @@ hcomm_status_t hc_ofi_ep_create(struct hc_iface *base, uint32_t rank, const void
     hc_list_init(&made->watch_link);
     hc_list_init(&made->pending);
     hc_list_init(&made->deferred);
+    hc_list_init(&made->flushes);
     hc_list_append(&made->peer->eps, &made->peer_link);
     watch(made);
     *ep = &made->base;
@@ -294,32 +293,16 @@ static void attempt_failed(struct hc_ofi_ep *ep, hcomm_status_t status, const ch
     ep->next_attempt = hc_clock_ns() + ((uint64_t)FIRST_PAUSE_MS * MS << (ep->attempts - 1));
 }
 
-void hc_ofi_ep_hello_done(struct hc_ofi_ep *ep, hcomm_status_t status)
-{
-    ep->hello_posted = false;
-    if (ep->state != HC_OFI_EP_CONNECTING)
-        return;
-    if (status == HCOMM_OK)
-        ep->state = HC_OFI_EP_UP;
-    else
-        attempt_failed(ep, HCOMM_ERR_UNREACHABLE, "the provider reported a broken connection");
-}
-
 static ssize_t post_hello(struct hc_ofi_ep *ep)
 {
-    struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
-    if (!iface->free_buffers)
-        return -FI_EAGAIN;
     struct hc_ofi_op *op = hc_ofi_op_get(ep, HC_OFI_OP_SEND, NULL);
     if (!op)
         return -FI_EAGAIN;
-    ep->serial = 0; /* a HELLO is not an operation of the user */
-    op->hello = true;
-    op->buffer = hc_ofi_buffer_get(iface);
-    op->iov_count = 1;
-    op->iov[0].iov_base = op->buffer->data;
-    op->iov[0].iov_len = hc_ofi_hello_pack(iface, op->buffer->data);
-    op->desc[0] = iface->slab_desc;
+    if (!hc_ofi_op_add_buffer(op)) {
+        hc_ofi_op_put(op);
+        return -FI_EAGAIN;
+    }
+    op->iov[0].iov_len = hc_ofi_hello_pack(ep->peer, op->buffer->data);
     ssize_t result = hc_ofi_op_post(op);
     if (result)
         hc_ofi_op_put(op);
@@ -349,24 +332,35 @@ static void attempt_judge(struct hc_ofi_ep *ep, uint64_t now)
         attempt_failed(ep, HCOMM_ERR_TIMEOUT, "no answer in time");
 }
 
-static unsigned connect_ep(struct hc_ofi_ep *ep, uint64_t now)
+/* One try within an attempt. The provider takes the HELLO only once it has a connection. */
+static void connect_try(struct hc_ofi_ep *ep, uint64_t now)
 {
-    if (ep->hello_posted || now < ep->next_attempt)
-        return 0;
-    if (!ep->attempt_end && !attempt_begin(ep, now))
-        return 1;
     ssize_t result = post_hello(ep);
     if (result == 0) {
-        ep->hello_posted = true;
-        return 1;
-    }
-    if (result != -FI_EAGAIN) {
+        ep->state = HC_OFI_EP_UP;
+    } else if (result == -FI_EAGAIN) {
+        ep->next_attempt = now + TRY_INTERVAL_US * UINT64_C(1000);
+        attempt_judge(ep, now);
+    } else {
         attempt_failed(ep, HCOMM_ERR_UNREACHABLE, hc_ofi_ep_iface(ep)->lib->strerror((int)-result));
-        return 1;
     }
-    ep->next_attempt = now + TRY_INTERVAL_US * UINT64_C(1000);
-    attempt_judge(ep, now);
-    return 0;
+}
+
+static unsigned connect_ep(struct hc_ofi_ep *ep, uint64_t now)
+{
+    if (now < ep->next_attempt || (!ep->attempt_end && !attempt_begin(ep, now)))
+        return 0;
+    connect_try(ep, now);
+    return ep->state != HC_OFI_EP_CONNECTING;
+}
+
+bool hc_ofi_ep_connect(struct hc_ofi_ep *ep)
+{
+    uint64_t now = hc_clock_ns();
+    if (ep->state == HC_OFI_EP_CONNECTING && (ep->attempt_end || now >= ep->next_attempt) &&
+        (ep->attempt_end || attempt_begin(ep, now)))
+        connect_try(ep, now);
+    return ep->state == HC_OFI_EP_UP;
 }
 
 /* A connection was there and the provider refuses for long: the peer is gone, or just slow to take messages.

@@ -15,6 +15,7 @@
 enum {
     TX_CREDITS_MAX = 1024,
     OPS_PER_SLAB = 64,
+    PAGE = 4096,
     CQ_SLACK = 64, /* error entries and the like */
 };
 
@@ -46,6 +47,15 @@ static hcomm_status_t open_error(const struct hc_ofi_iface *iface, const char *w
     return hc_ofi_error(iface, what, result);
 }
 
+static const struct fi_info *find_device(const struct hc_ofi_candidate *candidates, size_t count,
+                                         const char *device)
+{
+    for (size_t i = 0; i < count; i++)
+        if (candidates[i].usable && !strcmp(candidates[i].device, device))
+            return candidates[i].info;
+    return NULL;
+}
+
 /* Find the resource's device again and keep its info. */
 static hcomm_status_t choose_info(struct hc_ofi_iface *iface, const struct hc_resource *resource)
 {
@@ -56,16 +66,14 @@ static hcomm_status_t choose_info(struct hc_ofi_iface *iface, const struct hc_re
         hc_ofi_discover(iface->lib, iface->profile, iface->params.settings, candidates, &count, &infos);
     if (status != HCOMM_OK)
         return status;
-    status = hc_error(HCOMM_ERR_UNSUPPORTED, "%s has no usable device %s any more", resource->name,
-                      resource->device);
-    for (size_t i = 0; i < count && status != HCOMM_OK; i++) {
-        if (!candidates[i].usable || strcmp(candidates[i].device, resource->device) != 0)
-            continue;
-        iface->info = iface->lib->dupinfo(candidates[i].info);
-        status = iface->info ? HCOMM_OK : hc_error(HCOMM_ERR_NO_MEMORY, "no memory for %s", resource->name);
-    }
+    const struct fi_info *info = find_device(candidates, count, resource->device);
+    if (info)
+        iface->info = iface->lib->dupinfo(info);
     iface->lib->freeinfo(infos);
-    return status;
+    if (!info)
+        return hc_error(HCOMM_ERR_UNSUPPORTED, "%s has no usable device %s any more", resource->name,
+                        resource->device);
+    return iface->info ? HCOMM_OK : hc_error(HCOMM_ERR_NO_MEMORY, "no memory for %s", resource->name);
 }
 
 static hcomm_status_t open_domain(struct hc_ofi_iface *iface)
@@ -161,32 +169,90 @@ static hcomm_status_t read_name(struct hc_ofi_iface *iface)
     return HCOMM_OK;
 }
 
-static hcomm_status_t open_slab(struct hc_ofi_iface *iface)
+static void slab_free(struct hc_ofi_slab *slab)
 {
-    size_t stride = hc_align_up(HC_OFI_HEADER_SIZE + iface->base.attr.bcopy_max, HC_CACHE_LINE);
-    size_t receives = iface->profile->receive_buffers;
-    iface->slab_size = stride * (HC_OFI_SEND_BUFFERS + receives);
-    void *slab = mmap(NULL, iface->slab_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    iface->receives = calloc(receives, sizeof(*iface->receives));
-    if (slab != MAP_FAILED)
-        iface->slab = slab;
-    if (!iface->slab || !iface->receives)
-        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for %zu bytes of buffers of %s", iface->slab_size,
+    if (slab->mr)
+        (void)fi_close(&slab->mr->fid);
+    if (slab->data)
+        (void)munmap(slab->data, slab->size);
+    free(slab);
+}
+
+static hcomm_status_t slab_fill(struct hc_ofi_iface *iface, struct hc_ofi_slab *slab)
+{
+    void *data = mmap(NULL, slab->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for %zu bytes of buffers of %s", slab->size,
                         iface->profile->name);
-    if (iface->mr_local) {
-        hcomm_status_t status =
-            hc_ofi_register(iface, slab, iface->slab_size, FI_SEND | FI_RECV, &iface->slab_mr);
-        if (status != HCOMM_OK)
-            return status;
-        iface->slab_desc = fi_mr_desc(iface->slab_mr);
+    slab->data = data;
+    if (!iface->mr_local)
+        return HCOMM_OK;
+    hcomm_status_t status = hc_ofi_register(iface, data, slab->size, FI_SEND | FI_RECV, &slab->mr);
+    if (status == HCOMM_OK)
+        slab->desc = fi_mr_desc(slab->mr);
+    return status;
+}
+
+hcomm_status_t hc_ofi_slab_add(struct hc_ofi_iface *iface, size_t count, size_t buffers,
+                               struct hc_ofi_slab **slab)
+{
+    struct hc_ofi_slab *made = calloc(1, sizeof(*made) + buffers * sizeof(made->buffers[0]));
+    if (!made)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for buffers of %s", iface->profile->name);
+    made->size = hc_align_up(count * iface->stride, PAGE);
+    hcomm_status_t status = slab_fill(iface, made);
+    if (status != HCOMM_OK) {
+        slab_free(made);
+        return status;
     }
-    char *next = iface->slab;
-    for (size_t i = 0; i < HC_OFI_SEND_BUFFERS; i++, next += stride) {
-        iface->buffers[i].data = next;
-        hc_ofi_buffer_put(iface, &iface->buffers[i]);
+    made->next = iface->slabs;
+    iface->slabs = made;
+    *slab = made;
+    return HCOMM_OK;
+}
+
+static bool buffers_add(struct hc_ofi_iface *iface)
+{
+    struct hc_ofi_slab *slab;
+    if (iface->buffer_count >= HC_OFI_BUFFERS_MAX ||
+        hc_ofi_slab_add(iface, HC_OFI_BUFFERS_PER_SLAB, HC_OFI_BUFFERS_PER_SLAB, &slab) != HCOMM_OK)
+        return false;
+    iface->buffer_count += HC_OFI_BUFFERS_PER_SLAB;
+    for (size_t i = 0; i < HC_OFI_BUFFERS_PER_SLAB; i++) {
+        slab->buffers[i] = (struct hc_ofi_buffer){
+            .next = iface->free_buffers, .data = slab->data + i * iface->stride, .desc = slab->desc};
+        iface->free_buffers = &slab->buffers[i];
     }
-    for (size_t i = 0; i < receives; i++, next += stride)
-        iface->receives[i].data = next;
+    return true;
+}
+
+struct hc_ofi_buffer *hc_ofi_buffer_get(struct hc_ofi_ep *ep)
+{
+    struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
+    if (ep->buffers == HC_OFI_BUFFERS_PER_EP || (!iface->free_buffers && !buffers_add(iface)))
+        return NULL;
+    struct hc_ofi_buffer *buffer = iface->free_buffers;
+    iface->free_buffers = buffer->next;
+    ep->buffers++;
+    return buffer;
+}
+
+static hcomm_status_t open_buffers(struct hc_ofi_iface *iface)
+{
+    size_t receives = iface->profile->receive_buffers;
+    struct hc_ofi_slab *slab;
+    iface->stride = hc_align_up(HC_OFI_HEADER_SIZE + iface->base.attr.bcopy_max, HC_CACHE_LINE);
+    iface->receives = calloc(receives, sizeof(*iface->receives));
+    if (!iface->receives)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for receives of %s", iface->profile->name);
+    hcomm_status_t status = hc_ofi_slab_add(iface, receives, 0, &slab);
+    if (status != HCOMM_OK)
+        return status;
+    iface->receive_desc = slab->desc;
+    for (size_t i = 0; i < receives; i++)
+        iface->receives[i].data = slab->data + i * iface->stride;
+    if (!buffers_add(iface))
+        return HCOMM_ERR_NO_MEMORY;
     return HCOMM_OK;
 }
 
@@ -194,7 +260,7 @@ bool hc_ofi_receive_post(struct hc_ofi_receive *receive)
 {
     struct hc_ofi_iface *iface = receive->op.iface;
     ssize_t result = fi_recv(iface->rails[0], receive->data, HC_OFI_HEADER_SIZE + iface->base.attr.bcopy_max,
-                             iface->slab_desc, FI_ADDR_UNSPEC, &receive->op.context);
+                             iface->receive_desc, FI_ADDR_UNSPEC, &receive->op.context);
     if (result && result != -FI_EAGAIN)
         hc_log_error("%s cannot post a receive: %s", iface->profile->name,
                      iface->lib->strerror((int)-result));
@@ -279,7 +345,7 @@ static hcomm_status_t init(struct hc_ofi_iface *iface, const struct hc_resource 
     if (status != HCOMM_OK)
         return status;
     iface->rail_count = 1;
-    hcomm_status_t (*const later_steps[])(struct hc_ofi_iface *) = {read_name, open_slab, post_receives,
+    hcomm_status_t (*const later_steps[])(struct hc_ofi_iface *) = {read_name, open_buffers, post_receives,
                                                                     open_events};
     for (size_t i = 0; i < hc_array_len(later_steps); i++) {
         status = later_steps[i](iface);
@@ -312,7 +378,6 @@ static struct hc_ofi_iface *iface_new(const struct hc_ofi_lib *lib, const struct
     hc_pool_init(&iface->flushes, sizeof(struct hc_ofi_flush), OPS_PER_SLAB);
     hc_list_init(&iface->orphans);
     hc_list_init(&iface->watched);
-    hc_list_init(&iface->acks);
     return iface;
 }
 
@@ -364,6 +429,15 @@ static void close_peers(struct hc_ofi_iface *iface)
     free(iface->peers);
 }
 
+static void close_slabs(struct hc_ofi_iface *iface)
+{
+    while (iface->slabs) {
+        struct hc_ofi_slab *slab = iface->slabs;
+        iface->slabs = slab->next;
+        slab_free(slab);
+    }
+}
+
 void hc_ofi_close(struct hc_iface *base)
 {
     if (!base)
@@ -372,8 +446,7 @@ void hc_ofi_close(struct hc_iface *base)
     while (iface->rail_count > 0)
         close_fid(&iface->rails[--iface->rail_count]->fid, "endpoint");
     drop_orphans(iface);
-    if (iface->slab_mr)
-        close_fid(&iface->slab_mr->fid, "registration");
+    close_slabs(iface);
     if (iface->wake_cq)
         close_fid(&iface->wake_cq->fid, "completion queue to sleep on");
     if (iface->cq)
@@ -390,8 +463,6 @@ void hc_ofi_close(struct hc_iface *base)
         (void)close(iface->timer_fd);
     if (iface->event_fd >= 0)
         (void)close(iface->event_fd);
-    if (iface->slab)
-        (void)munmap(iface->slab, iface->slab_size);
     hc_pool_fini(&iface->ops);
     hc_pool_fini(&iface->flushes);
     close_peers(iface);

@@ -23,6 +23,7 @@ enum { DEFAULT_COUNT = hc_array_len(default_variables) };
 static struct hc_lock load_lock = HC_LOCK_INIT;
 static struct hc_ofi_lib functions;
 static bool loaded;
+static char library_name[32];
 
 static hcomm_status_t resolve(void *handle, const char *name, void *slot)
 {
@@ -101,11 +102,23 @@ hcomm_status_t hc_ofi_lib_load(const struct hc_ofi_lib **lib)
         struct hc_ofi_lib table = {0};
         status = load(&table);
         loaded = status == HCOMM_OK;
-        if (loaded)
+        if (loaded) {
+            uint32_t version = table.version();
             functions = table;
+            (void)snprintf(library_name, sizeof(library_name), "libfabric %u.%u", FI_MAJOR(version),
+                           FI_MINOR(version));
+        }
     }
     hc_lock_release(&load_lock);
     if (status == HCOMM_OK)
         *lib = &functions;
     return status;
+}
+
+const char *hc_ofi_lib_name(void)
+{
+    hc_lock_acquire(&load_lock);
+    const char *name = loaded ? library_name : NULL;
+    hc_lock_release(&load_lock);
+    return name;
 }

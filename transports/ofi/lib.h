@@ -29,4 +29,7 @@ struct hc_ofi_lib {
  */
 hcomm_status_t hc_ofi_lib_load(const struct hc_ofi_lib **lib) HC_MUST_CHECK;
 
+/* "libfabric 1.17" once loaded, else NULL. */
+const char *hc_ofi_lib_name(void);
+
 #endif

@@ -26,4 +26,5 @@ const struct hc_transport hc_transport_ofi = {
     .sync_area = NULL,
     .ep_sync_area = NULL,
     .ep_wake = NULL,
+    .library = hc_ofi_lib_name,
 };

@@ -31,10 +31,13 @@
 
 enum {
     HC_OFI_RAIL_MAX = 32,
-    HC_OFI_INJECT_MAX = 512,  /* largest message copied to the stack for fi_inject */
-    HC_OFI_SEND_BUFFERS = 64, /* bounce buffers of an iface */
-    HC_OFI_CQ_BATCH = 16,     /* completions taken per poll */
-    HC_OFI_IOV_MAX = 2,       /* header and data */
+    HC_OFI_INJECT_MAX = 512,      /* largest message copied to the stack for fi_inject */
+    HC_OFI_BUFFERS_PER_EP = 16,   /* bounce buffers that the messages to one peer may hold */
+    HC_OFI_BUFFERS_PER_SLAB = 64, /* and how many are allocated at a time */
+    HC_OFI_BUFFERS_MAX = 1024,
+    HC_OFI_INJECT_RUN = 64, /* messages without a completion before one with */
+    HC_OFI_CQ_BATCH = 16,   /* completions taken per poll */
+    HC_OFI_IOV_MAX = 2,     /* header and data */
 };
 
 enum hc_ofi_op_kind {
@@ -58,7 +61,6 @@ struct hc_ofi_op {
     struct hc_ofi_op *parent; /* of a stripe */
     struct hc_op *user;       /* to complete; NULL when nobody waits */
     uint64_t serial;          /* order of issue on the ep, for flush */
-    bool hello;
     /* What to post. */
     uint8_t rail;
     size_t iov_count;
@@ -76,6 +78,17 @@ struct hc_ofi_op {
 struct hc_ofi_buffer {
     struct hc_ofi_buffer *next;
     char *data; /* header, then bcopy_max bytes */
+    void *desc;
+};
+
+/* Memory for messages: one mapping, one registration. */
+struct hc_ofi_slab {
+    struct hc_ofi_slab *next;
+    char *data;
+    size_t size;
+    struct fid_mr *mr;
+    void *desc;
+    struct hc_ofi_buffer buffers[]; /* those that live in it; none in the slab of the receives */
 };
 
 struct hc_ofi_receive {
@@ -88,23 +101,18 @@ struct hc_ofi_receive {
 struct hc_ofi_peer {
     uint32_t rank;
     struct hc_ofi_iface *iface;
-    fi_addr_t address;                 /* main endpoint, in the iface's address vector */
-    struct hc_ofi_address name;        /* what was inserted */
+    fi_addr_t address;          /* main endpoint, in the iface's address vector */
+    struct hc_ofi_address name; /* what was inserted */
+    bool loss_logged;
     uint32_t tx_sequence, rx_sequence; /* next ones */
     unsigned deferred_sends;           /* sends accepted but not posted; later ones wait behind them */
-    uint64_t flush_token;              /* last one sent */
-    struct hc_list flushes;            /* struct hc_ofi_flush, oldest first */
-    uint64_t ack_token;                /* newest token to acknowledge */
-    struct hc_list ack_link;           /* in iface->acks while an acknowledgement is owed */
     struct hc_list eps;                /* struct hc_ofi_ep of the runtime for this rank */
 };
 
 struct hc_ofi_flush {
-    struct hc_list link;
-    struct hc_ofi_ep *ep;
+    struct hc_list link; /* in ep->flushes */
     struct hc_op *user;
-    uint64_t token, serial;
-    bool acknowledged;
+    uint64_t serial; /* of the newest op to wait for */
 };
 
 enum hc_ofi_ep_state {
@@ -123,7 +131,10 @@ struct hc_ofi_ep {
     struct hc_list watch_link; /* in iface->watched while connecting, deferred, refused or broken */
     struct hc_list pending;    /* posted ops, oldest first */
     struct hc_list deferred;   /* accepted but not yet taken by the provider, oldest first */
+    struct hc_list flushes;    /* struct hc_ofi_flush, oldest first */
     uint64_t serial;           /* of the newest op */
+    unsigned buffers;          /* bounce buffers held by its ops */
+    unsigned injected;         /* messages without completion since the last one with */
     /* Connecting, and probing an ep that the provider refuses (connect.c). */
     unsigned attempts;      /* failed ones */
     uint64_t next_attempt;  /* not before */
@@ -131,8 +142,7 @@ struct hc_ofi_ep {
     uint64_t refused_since; /* 0: not refused */
     uint64_t last_refused;
     uint64_t next_probe, probe_interval;
-    int probe_fd; /* -1: none running */
-    bool hello_posted;
+    int probe_fd;        /* -1: none running */
     uint32_t rails_used; /* bit set */
 };
 
@@ -140,12 +150,12 @@ struct hc_ofi_mem {
     struct hc_mem base;
     struct fid_mr *mr;
     void *desc;
-    uint64_t key, start; /* start: what remote addresses count from */
+    uint64_t key, start, len;
 };
 
 struct hc_ofi_rkey {
     struct hc_rkey base;
-    uint64_t key, start;
+    uint64_t key, start, len;
 };
 
 struct hc_ofi_iface {
@@ -172,14 +182,12 @@ struct hc_ofi_iface {
     struct hc_pool ops, flushes;
     struct hc_list orphans; /* ops whose ep is gone, still with the provider */
     struct hc_list watched; /* eps that need looking after without a completion */
-    struct hc_list acks;    /* peers to which an acknowledgement is owed */
-    /* Memory of bounce buffers and receives: one mapping, one registration. */
-    char *slab;
-    size_t slab_size;
-    struct fid_mr *slab_mr;
-    void *slab_desc;
-    struct hc_ofi_buffer buffers[HC_OFI_SEND_BUFFERS], *free_buffers;
+    size_t stride;          /* of messages in slabs */
+    struct hc_ofi_slab *slabs;
+    struct hc_ofi_buffer *free_buffers;
+    unsigned buffer_count;
     struct hc_ofi_receive *receives;
+    void *receive_desc;
     size_t unposted;             /* receives that could not be reposted yet */
     struct hc_ofi_ep *reporting; /* ep whose failure is being told; NULL once it is destroyed */
     bool stranger_logged;        /* a dropped message has been reported */
@@ -220,6 +228,11 @@ hcomm_status_t hc_ofi_open(const struct hc_resource *resource, const struct hc_i
 void hc_ofi_close(struct hc_iface *iface);
 /* Turn a negative libfabric result into a status, with a detail that names what was tried. */
 hcomm_status_t hc_ofi_error(const struct hc_ofi_iface *iface, const char *what, ssize_t result);
+/* A slab of `count` messages; it belongs to the iface. */
+hcomm_status_t hc_ofi_slab_add(struct hc_ofi_iface *iface, size_t count, size_t buffers,
+                               struct hc_ofi_slab **slab) HC_MUST_CHECK;
+/* A bounce buffer for an op of the ep; NULL when the ep holds its share or memory is short. */
+struct hc_ofi_buffer *hc_ofi_buffer_get(struct hc_ofi_ep *ep);
 /* Open rails until `count` are there; fewer is not an error. */
 void hc_ofi_rails_open(struct hc_ofi_iface *iface, unsigned count);
 /* Post one receive; false when the provider cannot take it now. */
@@ -229,6 +242,8 @@ bool hc_ofi_receive_post(struct hc_ofi_receive *receive);
 
 /* NULL when memory is exhausted. */
 struct hc_ofi_op *hc_ofi_op_get(struct hc_ofi_ep *ep, enum hc_ofi_op_kind kind, struct hc_op *user);
+/* Give an op a bounce buffer as its first part; false when there is none. */
+bool hc_ofi_op_add_buffer(struct hc_ofi_op *op);
 /* Release an op that is not with the provider, with its buffer and registration. */
 void hc_ofi_op_put(struct hc_ofi_op *op);
 /* Hand an op to the provider: 0, -FI_EAGAIN (also without credits), or another negative error. */
@@ -260,14 +275,10 @@ hcomm_status_t hc_ofi_am_zcopy(struct hc_ep *ep, uint8_t id, const void *hdr, si
                                const void *data, size_t len, struct hc_mem *mem,
                                struct hc_op *op) HC_MUST_CHECK;
 hcomm_status_t hc_ofi_flush(struct hc_ep *ep, struct hc_op *op) HC_MUST_CHECK;
-/* Send a control message to a peer outside any ep; HCOMM_AGAIN when it cannot be taken now. */
-hcomm_status_t hc_ofi_ack_send(struct hc_ofi_peer *peer) HC_MUST_CHECK;
-/* Write a HELLO into a buffer; returns its length. */
-size_t hc_ofi_hello_pack(const struct hc_ofi_iface *iface, void *dest);
-/* Complete flushes of the peer whose token has been acknowledged and whose older operations are done. */
-void hc_ofi_flush_check(struct hc_ofi_peer *peer);
-struct hc_ofi_buffer *hc_ofi_buffer_get(struct hc_ofi_iface *iface);
-void hc_ofi_buffer_put(struct hc_ofi_iface *iface, struct hc_ofi_buffer *buffer);
+/* Write a HELLO to the peer into a buffer; returns its length. */
+size_t hc_ofi_hello_pack(const struct hc_ofi_peer *peer, void *dest);
+/* Complete the ep's flushes whose operations are over. */
+void hc_ofi_flush_check(struct hc_ofi_ep *ep);
 
 /* rma.c */
 hcomm_status_t hc_ofi_put(struct hc_ep *ep, const void *local, size_t len, struct hc_mem *mem,
@@ -284,7 +295,7 @@ void hc_ofi_rkey_release(struct hc_rkey *rkey);
 /* Register memory with the domain; access as in fi_mr_reg(3). */
 hcomm_status_t hc_ofi_register(struct hc_ofi_iface *iface, const void *addr, size_t len, uint64_t access,
                                struct fid_mr **mr) HC_MUST_CHECK;
-enum { HC_OFI_RKEY_SIZE = 24 };
+enum { HC_OFI_RKEY_SIZE = 32 };
 
 /* connect.c */
 hcomm_status_t hc_ofi_address(const struct hc_iface *iface, void *addr, size_t *len) HC_MUST_CHECK;
@@ -301,8 +312,8 @@ void hc_ofi_ep_break(struct hc_ofi_ep *ep, hcomm_status_t error);
 void hc_ofi_ep_refused(struct hc_ofi_ep *ep);
 /* The provider took an operation. */
 void hc_ofi_ep_accepted(struct hc_ofi_ep *ep);
-/* The HELLO left (HCOMM_OK) or failed. */
-void hc_ofi_ep_hello_done(struct hc_ofi_ep *ep, hcomm_status_t status);
+/* Try to connect an ep that is still connecting, out of turn; true when it is up. */
+bool hc_ofi_ep_connect(struct hc_ofi_ep *ep);
 /* Connect, probe, report: one look at every watched ep. Returns how much was done. */
 unsigned hc_ofi_watch(struct hc_ofi_iface *iface);
 

@@ -13,13 +13,33 @@ struct hc_ofi_op *hc_ofi_op_get(struct hc_ofi_ep *ep, enum hc_ofi_op_kind kind, 
     return op;
 }
 
+bool hc_ofi_op_add_buffer(struct hc_ofi_op *op)
+{
+    struct hc_ofi_buffer *buffer = hc_ofi_buffer_get(op->ep);
+    if (!buffer)
+        return false;
+    op->buffer = buffer;
+    op->iov_count = 1;
+    op->iov[0].iov_base = buffer->data;
+    op->desc[0] = buffer->desc;
+    return true;
+}
+
+static void drop_buffer(struct hc_ofi_op *op)
+{
+    op->buffer->next = op->iface->free_buffers;
+    op->iface->free_buffers = op->buffer;
+    if (op->ep)
+        op->ep->buffers--;
+}
+
 void hc_ofi_op_put(struct hc_ofi_op *op)
 {
     hc_list_remove(&op->link);
     if (op->mr)
         (void)fi_close(&op->mr->fid);
     if (op->buffer)
-        hc_ofi_buffer_put(op->iface, op->buffer);
+        drop_buffer(op);
     hc_pool_put(&op->iface->ops, op);
 }
 
@@ -78,6 +98,8 @@ ssize_t hc_ofi_op_post(struct hc_ofi_op *op)
     op->iface->tx_credits--;
     hc_list_remove(&op->link);
     hc_list_append(&op->ep->pending, &op->link);
+    if (op->kind == HC_OFI_OP_SEND)
+        op->ep->injected = 0;
     hc_ofi_ep_accepted(op->ep);
     count_rail(op);
     return 0;
@@ -176,11 +198,11 @@ void hc_ofi_op_complete(struct hc_ofi_op *op, hcomm_status_t status)
 {
     struct hc_op *user = op->user;
     struct hc_ofi_op *parent = op->parent;
-    struct hc_ofi_peer *peer = op->ep ? op->ep->peer : NULL;
+    struct hc_ofi_ep *ep = op->ep;
     hc_ofi_op_put(op);
+    if (ep && hc_unlikely(!hc_list_empty(&ep->flushes)))
+        hc_ofi_flush_check(ep);
     notify(user, parent, status);
-    if (peer)
-        hc_ofi_flush_check(peer);
 }
 
 static void move_all(struct hc_list *from, struct hc_list *to)
@@ -217,19 +239,6 @@ static void detach(struct hc_list *list)
     hc_list_for_each(node, list) hc_list_entry(node, struct hc_ofi_op, link)->ep = NULL;
 }
 
-/* Take the flushes that wait for this ep. */
-static void take_flushes(struct hc_ofi_ep *ep, struct hc_list *taken)
-{
-    struct hc_list *node, *next;
-    hc_list_for_each_safe(node, next, &ep->peer->flushes)
-    {
-        if (hc_list_entry(node, struct hc_ofi_flush, link)->ep != ep)
-            continue;
-        hc_list_remove(node);
-        hc_list_append(taken, node);
-    }
-}
-
 static void end_flush(struct hc_ofi_iface *iface, struct hc_ofi_flush *flush, hcomm_status_t status,
                       bool tell)
 {
@@ -258,7 +267,7 @@ void hc_ofi_ep_abandon(struct hc_ofi_ep *ep, hcomm_status_t status, bool tell)
     move_all(&ep->pending, &posted);
     ep->peer->deferred_sends -= count_sends(&ep->deferred);
     move_all(&ep->deferred, &waiting);
-    take_flushes(ep, &flushes);
+    move_all(&ep->flushes, &flushes);
     detach(&posted);
     detach(&waiting);
     while ((node = hc_list_pop(&posted)))

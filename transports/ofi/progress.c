@@ -38,41 +38,10 @@ static void handle_hello(struct hc_ofi_iface *iface, const struct hc_ofi_header 
         drop(iface, "a greeting from another job or of another kind");
     else if (hc_ofi_peer_get(iface, header->from, &name, &peer) != HCOMM_OK)
         hc_log_error("rank %u cannot be answered: %s", header->from, hc_error_detail());
-}
-
-static void send_acks(struct hc_ofi_iface *iface)
-{
-    struct hc_list *node, *next;
-    hc_list_for_each_safe(node, next, &iface->acks)
-    {
-        struct hc_ofi_peer *peer = hc_list_entry(node, struct hc_ofi_peer, ack_link);
-        hcomm_status_t status = hc_ofi_ack_send(peer);
-        if (status == HCOMM_AGAIN)
-            continue;
-        if (status != HCOMM_OK)
-            hc_log_debug("rank %u: %s", peer->rank, hc_error_detail());
-        hc_list_remove(node);
+    else {
+        peer->rx_sequence = header->sequence;
+        peer->loss_logged = false;
     }
-}
-
-static void handle_flush(struct hc_ofi_peer *peer, uint64_t token)
-{
-    if (token <= peer->ack_token)
-        return;
-    peer->ack_token = token;
-    if (hc_list_empty(&peer->ack_link))
-        hc_list_append(&peer->iface->acks, &peer->ack_link);
-}
-
-static void handle_ack(struct hc_ofi_peer *peer, uint64_t token)
-{
-    struct hc_list *node;
-    hc_list_for_each(node, &peer->flushes)
-    {
-        struct hc_ofi_flush *flush = hc_list_entry(node, struct hc_ofi_flush, link);
-        flush->acknowledged = flush->acknowledged || flush->token <= token;
-    }
-    hc_ofi_flush_check(peer);
 }
 
 static void break_all(struct hc_ofi_peer *peer, hcomm_status_t error)
@@ -92,26 +61,11 @@ static bool check_sequence(struct hc_ofi_peer *peer, uint32_t sequence)
     hcomm_status_t status =
         hc_error(HCOMM_ERR_PEER_LOST, "%s: messages of rank %u were lost (got %u, expected %u)",
                  peer->iface->profile->name, peer->rank, sequence, peer->rx_sequence);
-    hc_log_error("%s", hc_error_detail());
+    if (!peer->loss_logged)
+        hc_log_error("%s", hc_error_detail());
+    peer->loss_logged = true;
     break_all(peer, status);
     return false;
-}
-
-static void handle_control(struct hc_ofi_peer *peer, const struct hc_ofi_header *header, const char *payload)
-{
-    uint64_t token;
-    if (header->length != sizeof(token)) {
-        drop(peer->iface, "a control message of the wrong size");
-        return;
-    }
-    memcpy(&token, payload, sizeof(token));
-    token = le64toh(token);
-    if (header->id == HC_OFI_ID_FLUSH)
-        handle_flush(peer, token);
-    else if (header->id == HC_OFI_ID_FLUSH_ACK)
-        handle_ack(peer, token);
-    else
-        drop(peer->iface, "an unknown control message");
 }
 
 static void handle_message(struct hc_ofi_iface *iface, const char *message, size_t len)
@@ -131,12 +85,12 @@ static void handle_message(struct hc_ofi_iface *iface, const char *message, size
         drop(iface, "its sender has not introduced itself");
         return;
     }
-    if (header.id != HC_OFI_ID_FLUSH_ACK && !check_sequence(peer, header.sequence))
+    if (!check_sequence(peer, header.sequence))
         return;
     if (hc_likely(header.id < HC_OFI_ID_FIRST))
         iface->params.am(iface->params.arg, header.from, header.id, payload, header.length);
-    else
-        handle_control(peer, &header, payload);
+    else if (header.id != HC_OFI_ID_MARK)
+        drop(iface, "an unknown control message");
 }
 
 static void handle_receive(struct hc_ofi_receive *receive, size_t len)
@@ -156,8 +110,6 @@ static void handle_completion(const struct fi_cq_msg_entry *entry)
         return;
     }
     op->iface->tx_credits++;
-    if (hc_unlikely(op->hello) && op->ep)
-        hc_ofi_ep_hello_done(op->ep, HCOMM_OK);
     hc_ofi_op_complete(op, HCOMM_OK);
 }
 
@@ -169,9 +121,7 @@ static void handle_failed_op(struct hc_ofi_op *op, const char *text)
     if (ep)
         status = hc_error(HCOMM_ERR_PEER_LOST, "%s: the connection to rank %u broke: %s",
                           op->iface->profile->name, ep->base.peer, text);
-    if (ep && op->hello)
-        hc_ofi_ep_hello_done(ep, status);
-    else if (ep)
+    if (ep)
         hc_ofi_ep_break(ep, status);
     hc_ofi_op_complete(op, status);
 }
@@ -226,13 +176,12 @@ static void set_timer(struct hc_ofi_iface *iface, bool on)
 /* Whether something must be done that no completion announces. */
 static bool needs_care(const struct hc_ofi_iface *iface)
 {
-    return !hc_list_empty(&iface->watched) || !hc_list_empty(&iface->acks) || iface->unposted > 0;
+    return !hc_list_empty(&iface->watched) || iface->unposted > 0;
 }
 
 static unsigned care(struct hc_ofi_iface *iface)
 {
     unsigned done = hc_ofi_watch(iface);
-    send_acks(iface);
     repost_receives(iface);
     return done;
 }

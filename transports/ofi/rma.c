@@ -11,10 +11,16 @@ enum { STRIPE_ALIGN = 4096 };
 struct rkey_wire {
     uint8_t version, profile;
     uint16_t reserved;
-    uint32_t reserved2;
-    uint64_t key, start;
+    uint32_t check; /* of the numbers below, so that noise is told from a key */
+    uint64_t key, start, len;
 };
 _Static_assert(sizeof(struct rkey_wire) == HC_OFI_RKEY_SIZE, "layout is part of the protocol");
+
+static uint32_t rkey_check(const struct rkey_wire *wire)
+{
+    const uint64_t numbers[] = {wire->key, wire->start, wire->len};
+    return (uint32_t)hc_ofi_hash(HC_OFI_HASH_START, numbers, sizeof(numbers));
+}
 
 static hcomm_status_t register_error(struct hc_ofi_iface *iface, size_t len, int result)
 {
@@ -60,6 +66,7 @@ hcomm_status_t hc_ofi_mem_reg(struct hc_iface *base, void *addr, size_t len, con
     made->desc = iface->mr_local ? fi_mr_desc(made->mr) : NULL;
     made->key = fi_mr_key(made->mr);
     made->start = (uintptr_t)addr;
+    made->len = len;
     *mem = &made->base;
     return HCOMM_OK;
 }
@@ -84,7 +91,9 @@ hcomm_status_t hc_ofi_rkey_pack(const struct hc_mem *base, void *buf, size_t *le
         .profile = hc_ofi_iface_of(base->iface)->profile->id,
         .key = htole64(mem->key),
         .start = htole64(mem->start),
+        .len = htole64(mem->len),
     };
+    wire.check = htole32(rkey_check(&wire));
     memcpy(buf, &wire, sizeof(wire));
     *len = sizeof(wire);
     return HCOMM_OK;
@@ -98,7 +107,8 @@ hcomm_status_t hc_ofi_rkey_unpack(struct hc_ep *ep, const void *buf, size_t len,
         return hc_error(HCOMM_ERR_PROTOCOL, "rank %u sent a remote key of %zu bytes instead of %zu", ep->peer,
                         len, sizeof(wire));
     memcpy(&wire, buf, sizeof(wire));
-    if (wire.version != HC_OFI_WIRE_VERSION || wire.profile != profile->id)
+    if (wire.version != HC_OFI_WIRE_VERSION || wire.profile != profile->id ||
+        le32toh(wire.check) != rkey_check(&wire))
         return hc_error(HCOMM_ERR_PROTOCOL, "rank %u sent a remote key that is not one of %s", ep->peer,
                         profile->name);
     struct hc_ofi_rkey *made = calloc(1, sizeof(*made));
@@ -107,6 +117,7 @@ hcomm_status_t hc_ofi_rkey_unpack(struct hc_ep *ep, const void *buf, size_t len,
     made->base.iface = ep->iface;
     made->key = le64toh(wire.key);
     made->start = le64toh(wire.start);
+    made->len = le64toh(wire.len);
     *rkey = &made->base;
     return HCOMM_OK;
 }
@@ -216,6 +227,14 @@ static unsigned stripe_count(struct hc_ofi_iface *iface, size_t len)
     return wanted < iface->rail_count ? (unsigned)wanted : iface->rail_count;
 }
 
+/* Checked here because a provider may answer a bad address by breaking the connection. */
+static bool inside(const struct transfer *transfer)
+{
+    const struct hc_ofi_rkey *rkey = transfer->rkey;
+    uint64_t offset = transfer->remote - rkey->start;
+    return transfer->remote >= rkey->start && offset <= rkey->len && transfer->len <= rkey->len - offset;
+}
+
 static hcomm_status_t start(struct hc_ep *base, const struct transfer *transfer, struct hc_op *user)
 {
     struct hc_ofi_ep *ep = hc_ofi_ep_of(base);
@@ -226,6 +245,10 @@ static hcomm_status_t start(struct hc_ep *base, const struct transfer *transfer,
     if (transfer->len > base->iface->attr.rma_max)
         return hc_error(HCOMM_ERR_INVALID, "a transfer of %zu bytes exceeds the %zu of %s", transfer->len,
                         base->iface->attr.rma_max, hc_ofi_ep_iface(ep)->profile->name);
+    if (hc_unlikely(!inside(transfer)))
+        return hc_error(HCOMM_ERR_INVALID,
+                        "a transfer of %zu bytes at %#llx leaves rank %u's registered memory", transfer->len,
+                        (unsigned long long)transfer->remote, base->peer);
     unsigned stripes = stripe_count(hc_ofi_ep_iface(ep), transfer->len);
     return stripes > 1 ? start_striped(ep, transfer, stripes, user) : start_whole(ep, transfer, user);
 }

@@ -3,26 +3,20 @@
 #include <endian.h>
 #include <string.h>
 
-struct hc_ofi_buffer *hc_ofi_buffer_get(struct hc_ofi_iface *iface)
-{
-    struct hc_ofi_buffer *buffer = iface->free_buffers;
-    if (buffer)
-        iface->free_buffers = buffer->next;
-    return buffer;
-}
-
-void hc_ofi_buffer_put(struct hc_ofi_iface *iface, struct hc_ofi_buffer *buffer)
-{
-    buffer->next = iface->free_buffers;
-    iface->free_buffers = buffer;
-}
-
 /* Whether the ep takes messages now; posting one may still be refused. */
-static hcomm_status_t ready(const struct hc_ofi_ep *ep)
+static hcomm_status_t ready(struct hc_ofi_ep *ep)
 {
     if (hc_likely(ep->state == HC_OFI_EP_UP && !ep->peer->deferred_sends))
         return HCOMM_OK;
-    return ep->state >= HC_OFI_EP_BROKEN ? ep->error : HCOMM_AGAIN;
+    if (ep->state >= HC_OFI_EP_BROKEN)
+        return ep->error;
+    return !ep->peer->deferred_sends && hc_ofi_ep_connect(ep) ? HCOMM_OK : HCOMM_AGAIN;
+}
+
+static hcomm_status_t too_long(const struct hc_ep *base, size_t len, size_t max)
+{
+    return hc_error(HCOMM_ERR_INVALID, "a message of %zu bytes exceeds the %zu of %s", len, max,
+                    hc_ofi_iface_of(base->iface)->profile->name);
 }
 
 static void write_header(const struct hc_ofi_iface *iface, uint8_t id, size_t len, uint32_t sequence,
@@ -50,15 +44,15 @@ static char *copy_part(char *dest, const void *part, size_t len)
 static hcomm_status_t send_op_get(struct hc_ofi_ep *ep, struct hc_op *user, struct hc_ofi_op **op)
 {
     struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
-    if (!iface->free_buffers || !iface->tx_credits)
+    if (!iface->tx_credits || ep->buffers == HC_OFI_BUFFERS_PER_EP)
         return HCOMM_AGAIN;
     struct hc_ofi_op *got = hc_ofi_op_get(ep, HC_OFI_OP_SEND, user);
     if (!got)
         return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for an operation of %s", iface->profile->name);
-    got->buffer = hc_ofi_buffer_get(iface);
-    got->iov_count = 1;
-    got->iov[0].iov_base = got->buffer->data;
-    got->desc[0] = iface->slab_desc;
+    if (!hc_ofi_op_add_buffer(got)) {
+        hc_ofi_op_put(got);
+        return HCOMM_AGAIN;
+    }
     *op = got;
     return HCOMM_OK;
 }
@@ -85,7 +79,7 @@ static hcomm_status_t send_inject(struct hc_ofi_ep *ep, uint8_t id, const void *
         fi_inject(iface->rails[0], message, HC_OFI_HEADER_SIZE + hdr_len + len, ep->peer->address);
     if (hc_likely(result == 0)) {
         ep->peer->tx_sequence++;
-        ep->serial++;
+        ep->injected++;
         hc_ofi_ep_accepted(ep);
         return HCOMM_OK;
     }
@@ -102,11 +96,15 @@ hcomm_status_t hc_ofi_am_short(struct hc_ep *base, uint8_t id, const void *hdr, 
                                const void *data, size_t len)
 {
     struct hc_ofi_ep *ep = hc_ofi_ep_of(base);
-    hc_assert(hdr_len + len <= base->iface->attr.short_max && hdr_len % 8 == 0);
+    hc_assert(hdr_len % 8 == 0);
+    if (hc_unlikely(hdr_len + len > base->iface->attr.short_max))
+        return too_long(base, hdr_len + len, base->iface->attr.short_max);
     hcomm_status_t status = ready(ep);
     if (hc_unlikely(status != HCOMM_OK))
         return status;
-    if (HC_OFI_HEADER_SIZE + hdr_len + len <= hc_ofi_ep_iface(ep)->inject_max)
+    /* A provider may queue injected messages without end; those with a completion bound them. */
+    if (HC_OFI_HEADER_SIZE + hdr_len + len <= hc_ofi_ep_iface(ep)->inject_max &&
+        ep->injected < HC_OFI_INJECT_RUN)
         return send_inject(ep, id, hdr, hdr_len, data, len);
     struct hc_ofi_op *op;
     status = send_op_get(ep, NULL, &op);
@@ -151,7 +149,9 @@ hcomm_status_t hc_ofi_am_zcopy(struct hc_ep *base, uint8_t id, const void *hdr, 
                                const void *data, size_t len, struct hc_mem *mem, struct hc_op *user)
 {
     struct hc_ofi_ep *ep = hc_ofi_ep_of(base);
-    hc_assert(hdr_len + len <= base->iface->attr.zcopy_max && hdr_len % 8 == 0);
+    hc_assert(hdr_len % 8 == 0);
+    if (hc_unlikely(hdr_len + len > base->iface->attr.zcopy_max))
+        return too_long(base, hdr_len + len, base->iface->attr.zcopy_max);
     hcomm_status_t status = ready(ep);
     if (hc_unlikely(status != HCOMM_OK))
         return status;
@@ -173,30 +173,6 @@ hcomm_status_t hc_ofi_am_zcopy(struct hc_ep *base, uint8_t id, const void *hdr, 
     return status;
 }
 
-hcomm_status_t hc_ofi_flush(struct hc_ep *base, struct hc_op *user)
-{
-    struct hc_ofi_ep *ep = hc_ofi_ep_of(base);
-    struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
-    struct hc_ofi_peer *peer = ep->peer;
-    if (ep->state < HC_OFI_EP_BROKEN && ep->serial == 0)
-        return HCOMM_OK; /* nothing was ever sent on it */
-    hcomm_status_t status = ready(ep);
-    if (status != HCOMM_OK)
-        return status;
-    struct hc_ofi_flush *flush = hc_pool_get(&iface->flushes);
-    if (!flush)
-        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for a flush of %s", iface->profile->name);
-    uint64_t serial = ep->serial, token = htole64(peer->flush_token + 1);
-    status = hc_ofi_am_short(base, HC_OFI_ID_FLUSH, &token, sizeof(token), NULL, 0);
-    if (status != HCOMM_OK) {
-        hc_pool_put(&iface->flushes, flush);
-        return status;
-    }
-    *flush = (struct hc_ofi_flush){.ep = ep, .user = user, .token = ++peer->flush_token, .serial = serial};
-    hc_list_append(&peer->flushes, &flush->link);
-    return HCOMM_IN_PROGRESS;
-}
-
 /* Deferred stripes are posted out of turn, so the lists are not sorted by serial. */
 static bool older_in(const struct hc_list *list, uint64_t serial)
 {
@@ -206,45 +182,72 @@ static bool older_in(const struct hc_list *list, uint64_t serial)
     return false;
 }
 
-static bool flush_over(const struct hc_ofi_flush *flush)
+static bool flush_over(const struct hc_ofi_ep *ep, uint64_t serial)
 {
-    return flush->acknowledged && !older_in(&flush->ep->pending, flush->serial) &&
-           !older_in(&flush->ep->deferred, flush->serial);
+    return !older_in(&ep->pending, serial) && !older_in(&ep->deferred, serial);
 }
 
-void hc_ofi_flush_check(struct hc_ofi_peer *peer)
+static size_t pack_nothing(void *dest, void *arg)
 {
-    struct hc_list *node;
-    while ((node = hc_list_first(&peer->flushes))) {
-        struct hc_ofi_flush *flush = hc_list_entry(node, struct hc_ofi_flush, link);
-        if (!flush_over(flush))
-            return;
-        struct hc_op *user = flush->user;
+    (void)dest;
+    (void)arg;
+    return 0;
+}
+
+/* Injected messages have no completion: send one behind them that has. */
+static hcomm_status_t mark(struct hc_ofi_ep *ep)
+{
+    return ep->injected ? hc_ofi_am_bcopy(&ep->base, HC_OFI_ID_MARK, pack_nothing, NULL) : HCOMM_OK;
+}
+
+/*
+ * A send completes when the provider has handed the message to the network or the peer's queue, in order, so
+ * that the completion of the last one says it of all.
+ */
+hcomm_status_t hc_ofi_flush(struct hc_ep *base, struct hc_op *user)
+{
+    struct hc_ofi_ep *ep = hc_ofi_ep_of(base);
+    struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
+    if (ep->state >= HC_OFI_EP_BROKEN)
+        return ep->error;
+    hcomm_status_t status = mark(ep);
+    if (status != HCOMM_OK)
+        return status;
+    if (flush_over(ep, ep->serial))
+        return HCOMM_OK;
+    struct hc_ofi_flush *flush = hc_pool_get(&iface->flushes);
+    if (!flush)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for a flush of %s", iface->profile->name);
+    *flush = (struct hc_ofi_flush){.user = user, .serial = ep->serial};
+    hc_list_append(&ep->flushes, &flush->link);
+    return HCOMM_IN_PROGRESS;
+}
+
+void hc_ofi_flush_check(struct hc_ofi_ep *ep)
+{
+    struct hc_list over, *node;
+    hc_list_init(&over);
+    while ((node = hc_list_first(&ep->flushes)) &&
+           flush_over(ep, hc_list_entry(node, struct hc_ofi_flush, link)->serial)) {
         hc_list_remove(node);
-        hc_pool_put(&peer->iface->flushes, flush);
+        hc_list_append(&over, node);
+    }
+    struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
+    while ((node = hc_list_pop(&over))) {
+        struct hc_ofi_flush *flush = hc_list_entry(node, struct hc_ofi_flush, link);
+        struct hc_op *user = flush->user;
+        hc_pool_put(&iface->flushes, flush);
         user->done(user, HCOMM_OK);
     }
 }
 
-hcomm_status_t hc_ofi_ack_send(struct hc_ofi_peer *peer)
+size_t hc_ofi_hello_pack(const struct hc_ofi_peer *peer, void *dest)
 {
-    struct hc_ofi_iface *iface = peer->iface;
-    _Alignas(8) char message[HC_OFI_HEADER_SIZE + sizeof(uint64_t)];
-    uint64_t token = htole64(peer->ack_token);
-    write_header(iface, HC_OFI_ID_FLUSH_ACK, sizeof(token), 0, message);
-    memcpy(message + HC_OFI_HEADER_SIZE, &token, sizeof(token));
-    ssize_t result = fi_inject(iface->rails[0], message, sizeof(message), peer->address);
-    if (result == 0)
-        return HCOMM_OK;
-    return result == -FI_EAGAIN ? HCOMM_AGAIN : hc_ofi_error(iface, "acknowledging a flush", result);
-}
-
-size_t hc_ofi_hello_pack(const struct hc_ofi_iface *iface, void *dest)
-{
+    const struct hc_ofi_iface *iface = peer->iface;
     char *payload = (char *)dest + HC_OFI_HEADER_SIZE;
     uint64_t job = htole64(iface->job_hash);
     memcpy(payload, &job, sizeof(job));
     size_t len = sizeof(job) + hc_ofi_address_pack(&iface->name, payload + sizeof(job));
-    write_header(iface, HC_OFI_ID_HELLO, len, 0, dest);
+    write_header(iface, HC_OFI_ID_HELLO, len, peer->tx_sequence, dest);
     return HC_OFI_HEADER_SIZE + len;
 }

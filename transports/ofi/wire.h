@@ -21,10 +21,11 @@ enum {
 
 /* Message ids of the transport itself; the runtime's are below. */
 enum hc_ofi_id {
-    HC_OFI_ID_FIRST = 0xf0,
-    HC_OFI_ID_HELLO = 0xf0,     /* payload: the sender's address blob; outside the sequence */
-    HC_OFI_ID_FLUSH = 0xf1,     /* payload: u64 token, to be acknowledged */
-    HC_OFI_ID_FLUSH_ACK = 0xf2, /* payload: u64 token: everything before it has arrived */
+    HC_OFI_ID_FIRST = 0xfc,
+    /* Payload: u64 job hash, the sender's address blob. Its sequence starts here. */
+    HC_OFI_ID_HELLO = 0xfc,
+    /* No payload: a message with a completion, behind those that have none. */
+    HC_OFI_ID_MARK = 0xfd,
 };
 
 /* Kinds of provider addresses (libfabric's FI_SOCKADDR_IN, _IN6, FI_ADDR_STR). */
