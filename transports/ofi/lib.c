@@ -9,13 +9,16 @@
 #include <stdlib.h>
 
 /*
- * libfabric reads its parameters from the environment while it initialises. ofi_rxm sizes the completion
- * queue for FI_UNIVERSE_SIZE peers; its default of 1024 exceeds what soft-RoCE devices offer (32767 entries).
+ * libfabric and the libraries it brings read the environment while they load. ofi_rxm sizes its completion
+ * queue for FI_UNIVERSE_SIZE peers; the default of 1024 exceeds what soft-RoCE devices offer (32767 entries).
+ * The two PSM libraries would take over the process's fatal signals to print backtraces.
  */
 static const struct default_variable {
     const char *name, *value;
 } default_variables[] = {
     {"FI_UNIVERSE_SIZE", "64"},
+    {"IPATH_NO_BACKTRACE", "1"},
+    {"HFI_NO_BACKTRACE", "1"},
 };
 
 enum { DEFAULT_COUNT = hc_array_len(default_variables) };
@@ -60,21 +63,29 @@ static hcomm_status_t check_version(const struct hc_ofi_lib *table)
                     FI_MAJOR(version), FI_MINOR(version), FI_MAJOR(HC_OFI_VERSION), FI_MINOR(HC_OFI_VERSION));
 }
 
-/* Have libfabric initialise with our defaults, and leave the environment as the user made it. */
-static void initialise(const struct hc_ofi_lib *table)
+/* Set those of our variables that the user has not; ours[] tells which. */
+static void set_defaults(bool ours[DEFAULT_COUNT])
 {
-    bool ours[DEFAULT_COUNT];
     for (size_t i = 0; i < DEFAULT_COUNT; i++) {
         ours[i] = !getenv(default_variables[i].name);
         if (ours[i])
             (void)setenv(default_variables[i].name, default_variables[i].value, 0);
     }
-    struct fi_info *providers = NULL;
-    if (table->getinfo(HC_OFI_VERSION, NULL, NULL, FI_PROV_ATTR_ONLY, NULL, &providers) == 0)
-        table->freeinfo(providers);
+}
+
+static void unset_defaults(const bool ours[DEFAULT_COUNT])
+{
     for (size_t i = 0; i < DEFAULT_COUNT; i++)
         if (ours[i])
             (void)unsetenv(default_variables[i].name);
+}
+
+/* Its first question makes libfabric initialise its providers, which read their variables then. */
+static void initialise(const struct hc_ofi_lib *table)
+{
+    struct fi_info *providers = NULL;
+    if (table->getinfo(HC_OFI_VERSION, NULL, NULL, FI_PROV_ATTR_ONLY, NULL, &providers) == 0)
+        table->freeinfo(providers);
 }
 
 static hcomm_status_t load(struct hc_ofi_lib *table)
@@ -100,7 +111,10 @@ hcomm_status_t hc_ofi_lib_load(const struct hc_ofi_lib **lib)
     hc_lock_acquire(&load_lock);
     if (!loaded) {
         struct hc_ofi_lib table = {0};
+        bool ours[DEFAULT_COUNT];
+        set_defaults(ours);
         status = load(&table);
+        unset_defaults(ours);
         loaded = status == HCOMM_OK;
         if (loaded) {
             uint32_t version = table.version();
