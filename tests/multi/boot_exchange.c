@@ -25,8 +25,8 @@ static void check(bool ok, const char *what, int line)
     if (ok)
         return;
     failures++;
-    (void)fprintf(stderr, "boot_exchange: rank %u, line %d: not true: %s (%s)\n", job ? job->rank : 0, line,
-                  what, hc_error_detail());
+    (void)fprintf(stderr, "boot_exchange: rank %u, line %d: not true: %s (last error: %s)\n",
+                  job ? job->rank : 0, line, what, hc_error_detail());
 }
 
 static void open_boot(int timeout_ms)

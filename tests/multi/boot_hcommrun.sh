@@ -1,3 +1,3 @@
 #!/bin/sh
 # The bootstrap under hcommrun.
-sh "${srcdir:-.}/tests/multi/boot_jobs.sh" 4 ./hcommrun --oversubscribe -n 4
+sh "${srcdir:-.}/tests/multi/boot_jobs.sh" 4 all ./hcommrun --oversubscribe -n 4

@@ -4,7 +4,7 @@ command -v mpirun.openmpi >/dev/null || {
     echo "SKIP: mpirun.openmpi not found: install the Debian package openmpi-bin"
     exit 77
 }
-sh "${srcdir:-.}/tests/multi/boot_jobs.sh" 4 mpirun.openmpi --allow-run-as-root --oversubscribe -n 4 || exit
+sh "${srcdir:-.}/tests/multi/boot_jobs.sh" 4 all mpirun.openmpi --allow-run-as-root --oversubscribe -n 4 || exit
 
 area=$(mktemp -d "${TMPDIR:-/tmp}/hcomm-boot.XXXXXX") || exit 99
 trap 'rm -rf "$area"' EXIT

@@ -3,16 +3,15 @@
 check_PROGRAMS += tests/multi/boot_exchange
 tests_multi_boot_exchange_SOURCES = tests/multi/boot_exchange.c
 tests_multi_boot_exchange_LDADD = libhcrt.la
+EXTRA_DIST += tests/multi/boot_jobs.sh
+HC_BOOT_CHECKS = tests/multi/boot_hcommrun.sh tests/multi/boot_openmpi.sh tests/multi/boot_slurm.sh
+dist_check_SCRIPTS += $(HC_BOOT_CHECKS)
+TESTS += $(HC_BOOT_CHECKS)
 
 check_PROGRAMS += tests/multi/ring
 tests_multi_ring_SOURCES = tests/multi/ring.c examples/ring_allreduce.c examples/ring_allreduce.h
 tests_multi_ring_LDADD = libhcommrt.la
 
-# The examples under hcommrun and other launchers.
-EXTRA_DIST += tests/multi/boot_jobs.sh
-HC_BOOT_CHECKS = tests/multi/boot_hcommrun.sh tests/multi/boot_openmpi.sh tests/multi/boot_slurm.sh
-dist_check_SCRIPTS += $(HC_BOOT_CHECKS)
-TESTS += $(HC_BOOT_CHECKS)
 # The examples under other launchers.
 EXTRA_DIST += tests/multi/launched.sh tests/multi/slurm-run
 HC_LAUNCHER_CHECKS = tests/multi/openmpi.sh tests/multi/ring.sh tests/multi/slurm.sh
