@@ -47,9 +47,10 @@ struct hc_peer {
     const struct hc_transport *ops;   /* of ep */
     const struct hc_iface_attr *attr; /* of ep's iface */
     size_t eager_max;                 /* payload sent eagerly, mode and attr considered */
-    int64_t credit;                   /* bytes that may still be sent eagerly */
-    uint64_t owed;                    /* bytes consumed here that the peer has not been told of */
-    uint64_t window;                  /* the peer's share of our eager window */
+    size_t direct_limit; /* payloads below it may go straight to am_short while nothing is pending */
+    int64_t credit;      /* bytes that may still be sent eagerly */
+    uint64_t owed;       /* bytes consumed here that the peer has not been told of */
+    uint64_t window;     /* the peer's share of our eager window */
 
     struct hc_fifo send_queue;    /* hc_send_item: messages in order, waiting for ep or room */
     struct hc_fifo control_queue; /* hc_control_item: answers waiting for ep or room */
@@ -288,7 +289,12 @@ hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, s
 /* ---- peer.c ---- */
 
 /* The peer of a world rank (< size), created at first need; NULL when memory is exhausted. */
-struct hc_peer *hc_peer_get(struct hcomm_context *context, uint32_t rank);
+struct hc_peer *hc_peer_create(struct hcomm_context *context, uint32_t rank);
+static inline struct hc_peer *hc_peer_get(struct hcomm_context *context, uint32_t rank)
+{
+    struct hc_peer *peer = context->peers[rank];
+    return hc_likely(peer != NULL) ? peer : hc_peer_create(context, rank);
+}
 /* Start reaching the peer if nobody has; never blocks. */
 void hc_peer_connect(struct hc_peer *peer);
 /* Advance fetches and retries; returns how many peers changed state. */
@@ -360,9 +366,7 @@ static inline uint32_t hc_comm_world_rank(const struct hcomm_comm *comm, int ran
 
 static inline struct hc_peer *hc_comm_peer(const struct hcomm_comm *comm, int rank)
 {
-    uint32_t world = hc_comm_world_rank(comm, rank);
-    struct hc_peer *peer = comm->context->peers[world];
-    return hc_likely(peer != NULL) ? peer : hc_peer_get(comm->context, world);
+    return hc_peer_get(comm->context, hc_comm_world_rank(comm, rank));
 }
 
 /* Make world (id 0) and self; also initialises the context's lists of communicators and barriers. */

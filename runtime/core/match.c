@@ -65,7 +65,7 @@ void hc_match_fini(struct hc_match *match)
     hc_pool_fini(&match->bin_pool);
 }
 
-static struct hc_match_bin *bin_find(const struct hc_match *match, const struct hc_match_key *key)
+static inline struct hc_match_bin *bin_find(const struct hc_match *match, const struct hc_match_key *key)
 {
     struct hc_match_bin *bin = match->table[hash_key(key) & (match->table_size - 1)];
     while (bin && !same_key(&bin->key, key))
@@ -160,6 +160,7 @@ hcomm_status_t hc_match_post(struct hc_match *match, const struct hc_match_key *
     recv->sequence = match->next_sequence++;
     hc_list_append(&bin->posted, &recv->node);
     match->posted[bin->class]++;
+    match->posted_wild += bin->class != HC_MATCH_EXACT;
     return HCOMM_OK;
 }
 
@@ -169,11 +170,12 @@ void hc_match_unpost(struct hc_match *match, struct hc_match_recv *recv)
         return;
     hc_list_remove(&recv->node);
     match->posted[recv->bin->class]--;
+    match->posted_wild -= recv->bin->class != HC_MATCH_EXACT;
     recv->bin = NULL;
 }
 
-static struct hc_match_recv *first_posted(const struct hc_match *match, const struct hc_match_key *key,
-                                          unsigned class)
+static inline struct hc_match_recv *first_posted(const struct hc_match *match, const struct hc_match_key *key,
+                                                 unsigned class)
 {
     struct hc_match_key wide = widen(key, class);
     struct hc_match_bin *bin = bin_find(match, &wide);
@@ -182,7 +184,8 @@ static struct hc_match_recv *first_posted(const struct hc_match *match, const st
     return hc_list_entry(bin->posted.next, struct hc_match_recv, node);
 }
 
-struct hc_match_recv *hc_match_arrive(struct hc_match *match, const struct hc_match_key *key)
+/* Of the first receives of all classes the one that was posted first. */
+static struct hc_match_recv *oldest_posted(const struct hc_match *match, const struct hc_match_key *key)
 {
     struct hc_match_recv *oldest = NULL;
     for (unsigned class = 0; class < HC_MATCH_CLASSES; class ++) {
@@ -192,9 +195,16 @@ struct hc_match_recv *hc_match_arrive(struct hc_match *match, const struct hc_ma
         if (recv && (!oldest || recv->sequence < oldest->sequence))
             oldest = recv;
     }
-    if (oldest)
-        hc_match_unpost(match, oldest);
     return oldest;
+}
+
+struct hc_match_recv *hc_match_arrive(struct hc_match *match, const struct hc_match_key *key)
+{
+    struct hc_match_recv *recv =
+        hc_likely(!match->posted_wild) ? first_posted(match, key, HC_MATCH_EXACT) : oldest_posted(match, key);
+    if (recv)
+        hc_match_unpost(match, recv);
+    return recv;
 }
 
 static hcomm_status_t index_message(struct hc_match *match, struct hc_match_message *message, unsigned class)

@@ -49,6 +49,7 @@ struct hc_match {
     size_t table_size, num_bins;
     struct hc_pool bin_pool;
     size_t posted[HC_MATCH_CLASSES]; /* receives per class */
+    size_t posted_wild;              /* those of the classes with a wildcard */
     bool indexed[HC_MATCH_CLASSES];  /* messages are kept under this class */
     struct hc_list all;
     size_t num_messages;

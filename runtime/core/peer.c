@@ -15,10 +15,8 @@
 
 enum { FIRST_PAUSE_MS = 10 };
 
-struct hc_peer *hc_peer_get(struct hcomm_context *context, uint32_t rank)
+struct hc_peer *hc_peer_create(struct hcomm_context *context, uint32_t rank)
 {
-    if (hc_likely(context->peers[rank] != NULL))
-        return context->peers[rank];
     struct hc_peer *peer = calloc(1, sizeof(*peer));
     if (!peer) {
         (void)hc_error(HCOMM_ERR_NO_MEMORY, "peer %u: out of memory", rank);
@@ -118,6 +116,7 @@ void hc_peer_fail(struct hc_peer *peer, hcomm_status_t status, const char *detai
         hc_list_remove(&peer->fetching);
     }
     peer->state = HC_PEER_FAILED;
+    peer->direct_limit = 0;
     peer->failure = status;
     peer->detail = strdup(detail);
     hc_list_append(&context->failing, &peer->failing);
@@ -169,6 +168,16 @@ static size_t eager_limit(const struct hc_peer *peer)
     return peer->context->settings.mode == HC_MODE_LARGE_MSG ? 0 : peer->attr->eager_max;
 }
 
+/* Gathering and the bandwidth limit look at every message; without them small ones take the short way. */
+static size_t direct_limit(const struct hc_peer *peer)
+{
+    const struct hc_settings *settings = &peer->context->settings;
+    if (settings->mode == HC_MODE_SMALL_MSG || settings->bandwidth_limit)
+        return 0;
+    size_t fits = peer->attr->short_max - sizeof(struct hc_wire_match);
+    return (fits < peer->eager_max ? fits : peer->eager_max) + 1;
+}
+
 static void become_ready(struct hc_peer *peer, struct hc_ep *ep)
 {
     peer->ep = ep;
@@ -176,6 +185,7 @@ static void become_ready(struct hc_peer *peer, struct hc_ep *ep)
     peer->ops = ep->iface->transport;
     peer->attr = &ep->iface->attr;
     peer->eager_max = eager_limit(peer);
+    peer->direct_limit = direct_limit(peer);
     peer->credit = peer->info.eager_window;
     peer->window = peer->context->eager_window;
     peer->state = HC_PEER_READY;

@@ -1,5 +1,6 @@
 #include "runtime/core/recv.h"
 
+#include "runtime/base/copy.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/send.h"
@@ -44,8 +45,7 @@ static void credit_arrived(struct hc_peer *peer, const void *data, size_t len)
 static void copy_payload(struct hcomm_request *request, const void *payload, size_t size)
 {
     size_t fits = size < request->capacity ? size : request->capacity;
-    if (fits)
-        (void)memcpy(request->buf, payload, fits);
+    hc_copy(request->buf, payload, fits);
     request->finished = fits;
 }
 
@@ -59,7 +59,7 @@ static void describe(struct hcomm_request *request, struct hc_peer *peer, const 
 }
 
 /* An eager message meets its receive. */
-static void deliver_eager(struct hcomm_request *request, const void *payload, size_t size)
+static inline void deliver_eager(struct hcomm_request *request, const void *payload, size_t size)
 {
     struct hcomm_context *context = request->context;
     copy_payload(request, payload, size);
@@ -262,7 +262,8 @@ static bool check_match(const struct hc_wire_match *match, struct hc_match_key *
 }
 
 /* The receive that an arrived message belongs to; NULL when it is unexpected. */
-static struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key, size_t size)
+static inline struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key,
+                                                 size_t size)
 {
     struct hc_match_recv *recv = hc_match_arrive(&peer->context->match, key);
     if (!recv)
@@ -283,12 +284,11 @@ static void keep_eager(struct hc_peer *peer, const struct hc_match_key *key, con
     message->size = size;
     message->sync = sync;
     message->send_id = send_id;
-    if (size)
-        (void)memcpy(message->payload, payload, size);
+    hc_copy(message->payload, payload, size);
 }
 
-static void take_eager(struct hc_peer *peer, const struct hc_wire_match *match, const void *payload,
-                       size_t size)
+static inline void take_eager(struct hc_peer *peer, const struct hc_wire_match *match, const void *payload,
+                              size_t size)
 {
     struct hc_match_key key;
     if (hc_unlikely(!check_match(match, &key))) {
@@ -398,12 +398,10 @@ static void barrier_arrived(struct hc_peer *peer, const void *data, size_t len)
     hc_barrier_arrive(peer->context, peer->rank, &message);
 }
 
+/* Everything but EAGER. */
 static void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t len)
 {
-    switch ((enum hc_wire_id)id) {
-    case HC_WIRE_EAGER:
-        eager_arrived(peer, data, len);
-        break;
+    switch (id) {
     case HC_WIRE_EAGER_SYNC:
         eager_sync_arrived(peer, data, len);
         break;
@@ -445,5 +443,8 @@ void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t l
     struct hc_peer *peer = hc_peer_get(context, from);
     if (hc_unlikely(!peer || peer->state == HC_PEER_FAILED))
         return;
-    dispatch(peer, id, data, len);
+    if (hc_likely(id == HC_WIRE_EAGER))
+        eager_arrived(peer, data, len);
+    else
+        dispatch(peer, id, data, len);
 }

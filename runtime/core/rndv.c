@@ -1,5 +1,6 @@
 #include "runtime/core/rndv.h"
 
+#include "runtime/base/copy.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/send.h"
@@ -143,8 +144,7 @@ static size_t pack_sync(void *dest, void *arg)
 {
     const struct sync_pack *pack = arg;
     (void)memcpy(dest, &pack->head, sizeof(pack->head));
-    if (pack->request->capacity)
-        (void)memcpy((uint8_t *)dest + sizeof(pack->head), pack->request->buf, pack->request->capacity);
+    hc_copy((uint8_t *)dest + sizeof(pack->head), pack->request->buf, pack->request->capacity);
     return sizeof(pack->head) + pack->request->capacity;
 }
 
@@ -256,7 +256,7 @@ static size_t pack_data(void *dest, void *arg)
 {
     const struct data_pack *pack = arg;
     (void)memcpy(dest, &pack->head, sizeof(pack->head));
-    (void)memcpy((uint8_t *)dest + sizeof(pack->head), pack->data, pack->size);
+    hc_copy((uint8_t *)dest + sizeof(pack->head), pack->data, pack->size);
     return sizeof(pack->head) + pack->size;
 }
 
@@ -596,7 +596,7 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
         protocol_error(peer, "DATA");
         return;
     }
-    (void)memcpy((uint8_t *)request->buf + head.offset, (const uint8_t *)data + sizeof(head), len);
+    hc_copy((uint8_t *)request->buf + head.offset, (const uint8_t *)data + sizeof(head), len);
     request->finished += len;
     request->activity = hc_clock_ns();
     hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, len);

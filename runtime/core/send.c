@@ -1,5 +1,6 @@
 #include "runtime/core/send.h"
 
+#include "runtime/base/copy.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
@@ -40,8 +41,7 @@ static size_t pack_eager(void *dest, void *arg)
 {
     const struct eager_pack *pack = arg;
     (void)memcpy(dest, pack->match, sizeof(*pack->match));
-    if (pack->size)
-        (void)memcpy((uint8_t *)dest + sizeof(*pack->match), pack->buf, pack->size);
+    hc_copy((uint8_t *)dest + sizeof(*pack->match), pack->buf, pack->size);
     return sizeof(*pack->match) + pack->size;
 }
 
@@ -163,8 +163,7 @@ static hcomm_status_t queue_copy(struct hc_peer *peer, const struct hc_wire_matc
     item->request = NULL;
     item->match = *match;
     item->size = size;
-    if (size)
-        (void)memcpy(item->payload, buf, size);
+    hc_copy(item->payload, buf, size);
     peer->queued_bytes += size;
     hc_counter_max(&peer->context->counters, HC_COUNTER_QUEUED_BYTES_MAX, peer->queued_bytes);
     hc_fifo_push(&peer->send_queue, &item->node);
@@ -272,6 +271,24 @@ static hcomm_status_t send_slow(struct hcomm_comm *comm, struct hc_peer *peer,
     return HCOMM_OK;
 }
 
+/* What cannot take the short way, but perhaps still leaves at once. */
+static hcomm_status_t send_general(struct hcomm_comm *comm, struct hc_peer *peer,
+                                   const struct hc_wire_match *match, const void *buf, size_t size, int dest,
+                                   bool sync, struct hcomm_request **request)
+{
+    if (sync || !may_send_now(peer) || !fits_eager(peer, size))
+        return send_slow(comm, peer, match, buf, size, dest, sync, request);
+    bool left = may_gather(peer, size) && gather(peer, match, buf, size);
+    if (!left && flush_batch(peer) == HCOMM_OK)
+        left = send_eager(peer, match, buf, size) == HCOMM_OK;
+    if (!left && may_copy(peer, size))
+        left = queue_copy(peer, match, buf, size) == HCOMM_OK;
+    if (!left)
+        return send_slow(comm, peer, match, buf, size, dest, sync, request);
+    *request = &comm->context->done_send;
+    return HCOMM_OK;
+}
+
 hcomm_status_t hc_send_start(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
                              int dest, int tag, bool sync, struct hcomm_request **request)
 {
@@ -279,21 +296,16 @@ hcomm_status_t hc_send_start(struct hcomm_comm *comm, uint64_t comm_id, const vo
     if (hc_unlikely(!peer))
         return HCOMM_ERR_NO_MEMORY;
     const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
-    if (hc_likely(!sync && may_send_now(peer) && fits_eager(peer, size))) {
-        if (hc_unlikely(may_gather(peer, size)) && gather(peer, &match, buf, size)) {
-            *request = &comm->context->done_send;
-            return HCOMM_OK;
-        }
-        if (flush_batch(peer) == HCOMM_OK && send_eager(peer, &match, buf, size) == HCOMM_OK) {
-            *request = &comm->context->done_send;
-            return HCOMM_OK;
-        }
-        if (may_copy(peer, size) && queue_copy(peer, &match, buf, size) == HCOMM_OK) {
-            *request = &comm->context->done_send;
-            return HCOMM_OK;
-        }
+    if (hc_likely(!sync && size < peer->direct_limit && !peer->is_pending &&
+                  peer->credit >= eager_cost(size)) &&
+        hc_likely(peer->ops->am_short(peer->ep, HC_WIRE_EAGER, &match, sizeof(match), buf, size) ==
+                  HCOMM_OK)) {
+        peer->credit -= eager_cost(size);
+        count_eager(comm->context, size);
+        *request = &comm->context->done_send;
+        return HCOMM_OK;
     }
-    return send_slow(comm, peer, &match, buf, size, dest, sync, request);
+    return send_general(comm, peer, &match, buf, size, dest, sync, request);
 }
 
 /* Without credit a copied message travels by rendezvous: waiting for the window here would hold up the
