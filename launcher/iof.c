@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_SIZE = 65536, FLUSH_MS = 20, TAG_MAX = 320 };
+enum { READ_SIZE = 65536, FLUSH_MS = 250, TAG_MAX = 320 };
 
 static const char *const channel_names[] = {
     [HC_IOF_STDOUT] = "standard output",
@@ -87,16 +87,29 @@ static void write_lines(struct hc_stream *stream, const char *text, size_t size)
 /* Pass on the first `size` bytes of what is held. */
 static void pass_on(struct hc_stream *stream, size_t size)
 {
+    if (size == 0)
+        return;
     write_lines(stream, stream->line, size);
     stream->used -= size;
     (void)memmove(stream->line, stream->line + size, stream->used);
 }
 
+/* An unfinished untagged line that got no more bytes for a while is a prompt: pass it on, and look after the
+ * rest. */
 static void on_flush(struct hc_loop_timer *timer)
 {
     struct hc_iof *iof = hc_container_of(timer, struct hc_iof, flush);
-    for (size_t i = 0; i < (size_t)iof->num_ranks * HC_IOF_CHANNELS; i++)
-        pass_on(&iof->streams[i], iof->streams[i].used);
+    uint64_t next = HC_NEVER;
+    uint64_t now = hc_clock_ns();
+    for (size_t i = 0; i < (size_t)iof->num_ranks * HC_IOF_CHANNELS; i++) {
+        struct hc_stream *stream = &iof->streams[i];
+        if (stream->used > 0 && stream->flush_at <= now)
+            pass_on(stream, stream->used);
+        else if (stream->used > 0 && stream->flush_at < next)
+            next = stream->flush_at;
+    }
+    if (next != HC_NEVER)
+        hc_loop_timer_start(iof->loop, &iof->flush, next);
 }
 
 /* New bytes are in the buffer from `old` on: pass on what is complete. */
@@ -109,8 +122,11 @@ static void digest(struct hc_stream *stream, size_t old)
     const char *newline = memrchr(fresh, '\n', stream->used - old);
     if (newline)
         pass_on(stream, (size_t)(newline - stream->line) + 1);
-    if (stream->used > 0 && !iof->tagged && iof->flush.deadline == HC_NEVER)
-        hc_loop_timer_start(iof->loop, &iof->flush, hc_deadline_ms(FLUSH_MS));
+    if (stream->used == 0 || iof->tagged)
+        return;
+    stream->flush_at = hc_deadline_ms(FLUSH_MS);
+    if (iof->flush.deadline == HC_NEVER)
+        hc_loop_timer_start(iof->loop, &iof->flush, stream->flush_at);
 }
 
 static void end_stream(struct hc_stream *stream)

@@ -2,9 +2,9 @@
  * Output of the ranks: a pipe per rank and stream, gathered into hcommrun's own standard output and error, or
  * into files per rank. A line is the unit: lines of different ranks never mix. With tags every line starts
  * with
- * "[rank@host] ". An unfinished line waits for its end (tagged), or for a short while (untagged: prompts),
- * and is written when the stream ends. Bytes are never changed or lost; the only byte ever added besides tags
- * is a newline between an unfinished last line and the next tag.
+ * "[rank@host] ". An unfinished line waits for its end (tagged), or a quarter of a second for more (untagged:
+ * prompts), and is written when the stream ends. Bytes are never changed or lost; the only byte ever added
+ * besides tags is a newline between an unfinished last line and the next tag.
  */
 #ifndef HC_LAUNCHER_IOF_H
 #define HC_LAUNCHER_IOF_H
@@ -34,6 +34,7 @@ struct hc_stream {
     char *file_name;
     char *line; /* bytes read and not yet passed on: an unfinished line */
     size_t used, capacity;
+    uint64_t flush_at; /* untagged: when the unfinished line is passed on unless more of it comes */
 };
 
 struct hc_iof {
