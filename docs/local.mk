@@ -4,6 +4,7 @@ HC_MAN_SOURCES = \
 	docs/man/hcomm_barrier.3.scd \
 	docs/man/hcomm_comm.3.scd \
 	docs/man/hcomm_error.3.scd \
+	docs/man/hcomm_info.1.scd \
 	docs/man/hcomm_init.3.scd \
 	docs/man/hcomm_mem.3.scd \
 	docs/man/hcomm_perf.1.scd \

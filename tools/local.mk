@@ -14,3 +14,12 @@ hcomm_perf_SOURCES = \
 	tools/hcomm_perf_overlap.c \
 	tools/hcomm_perf_stream.c
 hcomm_perf_LDADD = libhcommrt.la
+
+bin_PROGRAMS += hcomm_info
+hcomm_info_SOURCES = \
+	tools/hcomm_info.c \
+	tools/hcomm_info_sections.c \
+	tools/hcomm_info_sections.h \
+	tools/hcomm_info_table.c \
+	tools/hcomm_info_table.h
+hcomm_info_LDADD = libhcommrt.la

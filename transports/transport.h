@@ -204,7 +204,10 @@ struct hc_transport {
      * awake. */
     void (*ep_wake)(struct hc_ep *ep);
 
-    /* Library beneath and its version in words, e.g. "libfabric 1.17.0", a constant string; NULL: none. */
+    /*
+     * Library beneath and its version in words, e.g. "libfabric 1.17.0", a constant string, or NULL while it
+     * is not loaded. The pointer is NULL when there is none.
+     */
     const char *(*library)(void);
 };
 

@@ -85,8 +85,9 @@ HCOMM_API hcomm_status_t hcomm_setting_get(hcomm_handle_t handle, unsigned index
 
 /*
  * Versions at run time of hcomm and of the libraries that this context uses: "hcomm", "PMIx" (client and
- * server), "hwloc", then transports with a library of their own. Fills name and version, strings of the
- * context, for component number `index`; HCOMM_ERR_INVALID past the last. Any thread.
+ * server), "hwloc" (of its interface), then transports with a library of their own ("not loaded" until
+ * needed: hcomm_transport_get() loads all). Fills name and version, strings of the context, for component
+ * number `index`; HCOMM_ERR_INVALID past the last. Any thread.
  */
 HCOMM_API hcomm_status_t hcomm_component_version(hcomm_handle_t handle, unsigned index, const char **name,
                                                  const char **version);

@@ -160,20 +160,34 @@ static const struct hc_transport *transport_with_library(unsigned index)
     return NULL;
 }
 
+/* Libraries are loaded when first needed, so one may not be there yet. */
+static const char *library_of(const struct hc_transport *transport)
+{
+    const char *text = transport->library();
+    return text ? text : "not loaded";
+}
+
 HCOMM_API hcomm_status_t hcomm_component_version(hcomm_handle_t handle, unsigned index, const char **name,
                                                  const char **version)
 {
-    enum { HCOMM, PMIX, HWLOC, TRANSPORTS };
     if (!handle || !name || !version)
         return hc_error(HCOMM_ERR_INVALID, "hcomm_component_version: an argument is NULL");
-    const struct hc_transport *transport =
-        index >= TRANSPORTS ? transport_with_library(index - TRANSPORTS) : NULL;
-    if (index >= TRANSPORTS && !transport)
+    const struct {
+        const char *name, *version;
+    } fixed[] = {
+        {"hcomm", own_version()},
+        {"PMIx", handle->job->version},
+        {"hwloc", hc_topo_library_version()},
+    };
+    if (index < hc_array_len(fixed)) {
+        *name = fixed[index].name;
+        *version = fixed[index].version;
+        return HCOMM_OK;
+    }
+    const struct hc_transport *transport = transport_with_library(index - (unsigned)hc_array_len(fixed));
+    if (!transport)
         return hc_error(HCOMM_ERR_INVALID, "hcomm_component_version: no component number %u", index);
-    *name = index == HCOMM ? "hcomm" : index == PMIX ? "PMIx" : index == HWLOC ? "hwloc" : transport->name;
-    *version = index == HCOMM   ? own_version()
-               : index == PMIX  ? handle->job->version
-               : index == HWLOC ? hc_topo_library_version()
-                                : transport->library();
+    *name = transport->name;
+    *version = library_of(transport);
     return HCOMM_OK;
 }

@@ -163,8 +163,8 @@ static char library_version[32];
 static void write_library_version(void)
 {
     unsigned version = hwloc_get_api_version(); /* 0x00XXYYZZ */
-    (void)snprintf(library_version, sizeof(library_version), "%u.%u.%u", version >> 16, (version >> 8) & 0xff,
-                   version & 0xff);
+    (void)snprintf(library_version, sizeof(library_version), "interface %u.%u.%u", version >> 16,
+                   (version >> 8) & 0xff, version & 0xff);
 }
 
 const char *hc_topo_library_version(void)

@@ -36,7 +36,7 @@ hcomm_status_t hc_topo_object_index(const struct hc_topo *topo, const char *list
 /* Operating system index of the NUMA node that the set lies inside, -1 when it spans several. */
 hcomm_status_t hc_topo_numa_node(const struct hc_topo *topo, const char *list, int *node) HC_MUST_CHECK;
 
-/* Version of the hwloc library in use, a constant string. Any thread. */
+/* Version of the interface of the hwloc library in use, a constant string. Any thread. */
 const char *hc_topo_library_version(void);
 
 #endif

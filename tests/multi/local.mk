@@ -4,7 +4,11 @@ check_PROGRAMS += tests/multi/boot_exchange
 tests_multi_boot_exchange_SOURCES = tests/multi/boot_exchange.c
 tests_multi_boot_exchange_LDADD = libhcrt.la
 EXTRA_DIST += tests/multi/boot_jobs.sh
-HC_BOOT_CHECKS = tests/multi/boot_hcommrun.sh tests/multi/boot_openmpi.sh tests/multi/boot_slurm.sh
+HC_BOOT_CHECKS = \
+	tests/multi/boot_hcommrun.sh \
+	tests/multi/boot_openmpi.sh \
+	tests/multi/boot_slurm.sh \
+	tests/multi/info.sh
 dist_check_SCRIPTS += $(HC_BOOT_CHECKS)
 TESTS += $(HC_BOOT_CHECKS)
 

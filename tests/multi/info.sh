@@ -1,0 +1,64 @@
+#!/bin/sh
+# hcomm_info: each section tells what it should, bad usage is refused, JSON is JSON.
+out=$(mktemp "${TMPDIR:-/tmp}/hcomm-info.XXXXXX") || exit 99
+trap 'rm -f "$out" "$out.err"' EXIT
+
+die() {
+    echo "info.sh: $*" >&2
+    cat "$out" "$out.err" >&2
+    exit 1
+}
+# run STATUS COMMAND...: the command must end with the status.
+run() {
+    expected=$1
+    shift
+    timeout 60 "$@" >"$out" 2>"$out.err"
+    status=$?
+    [ "$status" -eq "$expected" ] || die "$*: status $status instead of $expected"
+}
+has() {
+    grep -Eq "$1" "$out" || die "no line like '$1'"
+}
+
+run 0 env HCOMM_NUM_QP=3 ./hcomm_info --config
+has '^name +type +range +default +current +origin +help$'
+has '^num_qp +int +1\.\.32 +8 +3 +environment '
+has '^timeout_ms +int +1000\.\.300000 +30000 +30000 +default '
+run 1 env HCOMM_NUM_QP=33 ./hcomm_info --config
+[ "$(wc -l <"$out.err")" -eq 1 ] && grep -q 'HCOMM_NUM_QP.*33.*1\.\.32' "$out.err" || die "a bad value is not named"
+
+run 0 ./hcomm_info --version
+has '^hcomm +[0-9]+\.[0-9]+\.[0-9]+$'
+has '^hwloc +interface 2\.'
+has '^ofi +libfabric [0-9]'
+
+run 0 ./hcomm_info --transports
+has '^self +yes '
+has '^shm .* (yes|no) '
+run 0 ./hcomm_info --counters
+has '^eager_sent +0 '
+
+run 0 ./hcommrun --oversubscribe -n 3 ./hcomm_info --topology
+has '^job of 3 ranks on 1 host'
+has 'rank 2 on processors '
+[ "$(grep -Ec '^ +[0-2] +0 .* (self|shm) ' "$out")" -eq 3 ] || die "the table has not 3 ranks"
+
+run 0 ./hcomm_info --help
+has '^  --transports '
+for argument in --jsn -x word; do
+    run 2 ./hcomm_info $argument
+    [ "$(wc -l <"$out.err")" -eq 1 ] || die "$argument is not refused with one line"
+    grep -q -- "'$argument'" "$out.err" || die "$argument is not named"
+done
+[ ! -e /dev/full ] || timeout 60 ./hcomm_info --counters >/dev/full 2>"$out.err"
+[ $? -eq 1 ] && grep -q 'standard output' "$out.err" || die "a full disk is not told"
+
+run 0 ./hcomm_info --all --json
+command -v python3 >/dev/null || exit 0
+timeout 60 python3 -c '
+import json, sys
+info = json.load(open(sys.argv[1]))
+assert sorted(info) == ["config", "counters", "topology", "transports", "version"], sorted(info)
+assert all(info.values())
+assert info["topology"][0]["rank"] == 0
+' "$out" || die "not the JSON it should be"

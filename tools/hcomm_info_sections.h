@@ -1,0 +1,19 @@
+/* What hcomm_info can tell, one table per section. */
+#ifndef HCOMM_INFO_SECTIONS_H
+#define HCOMM_INFO_SECTIONS_H
+
+#include "tools/hcomm_info_table.h"
+
+#include <hcomm.h>
+
+/* Initialise and fill the section's table; an error leaves the rows so far. */
+hcomm_status_t fill_versions(hcomm_handle_t hcomm, struct table *table);
+hcomm_status_t fill_config(hcomm_handle_t hcomm, struct table *table);
+hcomm_status_t fill_transports(hcomm_handle_t hcomm, struct table *table);
+hcomm_status_t fill_counters(hcomm_handle_t hcomm, struct table *table);
+hcomm_status_t fill_topology(hcomm_handle_t hcomm, struct table *table);
+
+/* Hosts, their NUMA nodes, and the ranks on them, drawn as a tree. */
+hcomm_status_t print_topology_tree(hcomm_handle_t hcomm, FILE *out);
+
+#endif
