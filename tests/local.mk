@@ -1,6 +1,8 @@
 # What scripts among the tests need to know of the build.
 AM_TESTS_ENVIRONMENT = CC='$(CC)' CXX='$(CXX)' PKG_CONFIG='$(PKG_CONFIG)' HC_SANITIZE='$(HC_SANITIZE)' \
-	CRITERION_VERBOSITY_LEVEL=2; export CC CXX PKG_CONFIG HC_SANITIZE CRITERION_VERBOSITY_LEVEL;
+	CRITERION_VERBOSITY_LEVEL=2 \
+	LSAN_OPTIONS=suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0; \
+	export CC CXX PKG_CONFIG HC_SANITIZE CRITERION_VERBOSITY_LEVEL LSAN_OPTIONS;
 
 include tests/unit/local.mk
 include tests/transport/local.mk
@@ -10,3 +12,4 @@ include tests/fuzz/local.mk
 include tests/check/local.mk
 include tests/install/local.mk
 include tests/failure/local.mk
+EXTRA_DIST += tests/lsan.supp
