@@ -272,6 +272,7 @@ struct hcomm_context {
     bool progress_thread_running;
     atomic_bool progress_thread_stop;
     atomic_uint progress_kick; /* futex word */
+    atomic_bool progress_parked;
 
     struct hc_host_pool *memory; /* mem.c; NULL until first use */
     hcomm_topology_t *topology;  /* topology.c; NULL until first use */
@@ -356,6 +357,8 @@ hcomm_status_t hc_progress_thread_start(struct hcomm_context *context) HC_MUST_C
 void hc_progress_thread_stop(struct hcomm_context *context); /* lock not held */
 /* Tell the progress thread that there is work; cheap without one. */
 void hc_progress_thread_kick(struct hcomm_context *context);
+/* Have it look after arrivals again after it stood back for a waiter; cheap without one. */
+void hc_progress_thread_unpark(struct hcomm_context *context);
 
 /* ---- comm.c, barrier.c, mem.c, topology.c, info.c ---- */
 

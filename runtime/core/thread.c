@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 enum {
-    PARK_NS = 1000000, /* how long a waiter that has left goes unnoticed, unless it kicks */
+    PARK_NS = 1000000,         /* how long a waiter that has left goes unnoticed, unless it kicks */
+    PARK_ASLEEP_NS = 50000000, /* a waiter that sleeps kicks when it leaves */
     POLLS_BEFORE_SLEEP = 50,
     SLEEP_MS = 500,
 };
@@ -26,13 +27,24 @@ static bool must_stop(struct hcomm_context *context)
     return atomic_load_explicit(&context->progress_thread_stop, memory_order_acquire);
 }
 
+static long park_time(struct hcomm_context *context)
+{
+    hc_lock_acquire(&context->lock);
+    long time = context->sleepers ? PARK_ASLEEP_NS : PARK_NS;
+    hc_lock_release(&context->lock);
+    return time;
+}
+
 /* Until kicked, or for a moment. */
 static void park(struct hcomm_context *context)
 {
-    const struct timespec moment = {.tv_nsec = PARK_NS};
     unsigned seen = atomic_load_explicit(&context->progress_kick, memory_order_acquire);
+    const struct timespec moment = {.tv_nsec = park_time(context)};
+    /* seq_cst: partner is the kick; either it sees the thread parked, or this sees its count */
+    atomic_store_explicit(&context->progress_parked, true, memory_order_seq_cst);
     if (atomic_load_explicit(&context->waiters, memory_order_relaxed) > 0)
         (void)syscall(SYS_futex, &context->progress_kick, FUTEX_WAIT_PRIVATE, seen, &moment, NULL, 0);
+    atomic_store_explicit(&context->progress_parked, false, memory_order_relaxed);
 }
 
 static void serve(struct hcomm_context *context, unsigned *idle)
@@ -76,13 +88,21 @@ hcomm_status_t hc_progress_thread_start(struct hcomm_context *context)
     return HCOMM_OK;
 }
 
+void hc_progress_thread_unpark(struct hcomm_context *context)
+{
+    if (hc_likely(!context->progress_thread_running))
+        return;
+    /* seq_cst: partner is park */
+    atomic_fetch_add_explicit(&context->progress_kick, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&context->progress_parked, memory_order_seq_cst))
+        (void)syscall(SYS_futex, &context->progress_kick, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
 void hc_progress_thread_kick(struct hcomm_context *context)
 {
     if (hc_likely(!context->progress_thread_running))
         return;
-    /* release: partner is the acquire in park */
-    atomic_fetch_add_explicit(&context->progress_kick, 1, memory_order_release);
-    (void)syscall(SYS_futex, &context->progress_kick, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    hc_progress_thread_unpark(context);
     if (context->sleepers)
         hc_wake_sleepers(context);
 }

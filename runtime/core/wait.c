@@ -167,7 +167,7 @@ struct waiter {
     uint64_t deadline;
     uint64_t idle_since; /* 0: not measured yet */
     unsigned polls;      /* in vain since something moved */
-    bool watching;
+    bool watching, slept;
 };
 
 static uint64_t nanoseconds(int ms)
@@ -225,6 +225,7 @@ static hcomm_status_t wait_longer(struct hcomm_context *context, struct waiter *
         return HCOMM_OK;
     }
     watch_peer(waiter);
+    waiter->slept = true;
     hc_wait_sleep(context, hc_deadline_poll_ms(waiter->deadline, SLEEP_MAX_MS));
     return HCOMM_OK;
 }
@@ -268,6 +269,8 @@ hcomm_status_t hc_wait_for(struct hcomm_context *context, const struct hc_wait_p
     hcomm_status_t status =
         poll_until_done(context, &waiter, context->oversubscribed ? SPIN_POLLS_OVERSUBSCRIBED : SPIN_POLLS);
     atomic_fetch_sub_explicit(&context->waiters, 1, memory_order_relaxed);
+    if (waiter.slept)
+        hc_progress_thread_unpark(context);
     return status;
 }
 
