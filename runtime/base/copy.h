@@ -8,10 +8,18 @@
 #ifndef HC_COPY_H
 #define HC_COPY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 enum { HC_COPY_LONG = 1536 }; /* from here on the loop is used; the C library is good below */
+
+/*
+ * While true, long copies of this thread write past the caches. That is faster where the destination is in
+ * the cache of a core far away, and slower where that core shares a cache with this one. Transports set it
+ * around a call of a pack function, and reset it.
+ */
+extern _Thread_local bool hc_copy_bypass;
 
 /* Copy at least HC_COPY_LONG bytes. */
 void hc_copy_long(void *to, const void *from, size_t len);

@@ -38,7 +38,8 @@ static struct hc_rkey *rkey;
 static unsigned char *buffer, *other;
 static int me;
 static uint64_t messages, bytes;
-static bool copy_in; /* the receiver copies payloads to its buffer */
+static size_t region; /* bytes of the receive buffer in use, as a program that receives again and again */
+static bool copy_in;  /* the receiver copies payloads to its buffer */
 
 static void die(const char *what)
 {
@@ -53,7 +54,7 @@ static void on_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t
     (void)id;
     messages++;
     if (copy_in) {
-        hc_copy(buffer + bytes % BUFFER, (const char *)data + HEADER, len - HEADER);
+        hc_copy(buffer + bytes % region, (const char *)data + HEADER, len - HEADER);
         bytes += len - HEADER;
     }
 }
@@ -134,6 +135,7 @@ static double line_latency(int n)
 static double latency(size_t size, int n)
 {
     messages = bytes = 0;
+    region = size ? size : 1;
     copy_in = true;
     meet();
     uint64_t start = hc_clock_ns(), got = 0;
@@ -176,6 +178,7 @@ static double rate(size_t size, int n)
 static double bandwidth(size_t size, int n)
 {
     messages = bytes = 0;
+    region = size ? size : 1;
     copy_in = true;
     meet();
     uint64_t start = hc_clock_ns();

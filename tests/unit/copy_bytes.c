@@ -17,7 +17,7 @@ static void check(size_t to_offset, size_t from_offset, size_t len)
         cr_assert(to[to_offset - 1 - i] == 0xee && to[to_offset + len + i] == 0xee, "wrote outside");
 }
 
-Test(copy_bytes, every_length_and_alignment)
+static void check_all(void)
 {
     for (size_t i = 0; i < ROOM; i++)
         from[i] = (unsigned char)(i * 31 + i / 256);
@@ -26,6 +26,17 @@ Test(copy_bytes, every_length_and_alignment)
     for (size_t offset = 0; offset < 64; offset++)
         for (size_t len = HC_COPY_LONG - 2; len < HC_COPY_LONG + 130; len++)
             check(64 + offset, 64 + (offset * 5) % 64, len);
+}
+
+Test(copy_bytes, every_length_and_alignment)
+{
+    check_all();
+}
+
+Test(copy_bytes, past_the_caches_too)
+{
+    hc_copy_bypass = true;
+    check_all();
 }
 
 Test(copy_bytes, nothing_may_come_from_nowhere)

@@ -27,6 +27,15 @@ static inline void copy_payload(unsigned char *to, const void *from, size_t len)
     }
 }
 
+/* Copy a long payload the way that is faster to this peer. */
+static void copy_tuned(struct hc_shm_tuner *tuner, unsigned char *to, const void *from, size_t len)
+{
+    hc_copy_bypass = hc_shm_tuner_begin(tuner);
+    hc_copy_long(to, from, len);
+    hc_copy_bypass = false;
+    hc_shm_tuner_end(tuner, len);
+}
+
 /* Room for a record, or NULL after remembering what was missing. */
 static inline struct hc_shm_line *reserve(struct hc_shm_ep *ep, uint32_t lines)
 {
@@ -48,7 +57,10 @@ hcomm_status_t hc_shm_am_short(struct hc_ep *base, uint8_t id, const void *hdr, 
     if (hc_unlikely(!line))
         return hc_shm_ep_block(ep, lines);
     copy_payload(line->data, hdr, hdr_len);
-    copy_payload(line->data + hdr_len, data, len);
+    if (hc_unlikely(len >= HC_SHM_TUNER_MIN))
+        copy_tuned(&ep->short_tuner, line->data + hdr_len, data, len);
+    else
+        copy_payload(line->data + hdr_len, data, len);
     hc_shm_commit(&ep->out, line, lines, hc_shm_header(HC_SHM_INLINE, id, (uint32_t)total));
     hc_shm_peer_notify(ep->peer, HC_SHM_SLEEP_MESSAGE);
     return HCOMM_OK;
@@ -76,7 +88,10 @@ hcomm_status_t hc_shm_am_bcopy(struct hc_ep *base, uint8_t id, hc_pack_fn pack, 
     if (hc_unlikely(index == HC_SHM_NO_CHUNK))
         return hc_shm_ep_block(ep, HC_SHM_BCOPY_INLINE_LINES | HC_SHM_BLOCKED_CHUNK);
     void *chunk = hc_shm_pool_chunk(&iface->pool, index);
+    hc_copy_bypass = hc_shm_tuner_begin(&ep->tuner);
     size_t len = pack(chunk, arg);
+    hc_copy_bypass = false;
+    hc_shm_tuner_end(&ep->tuner, len);
     hc_assert(len <= base->iface->attr.bcopy_max);
     if (len <= HC_SHM_BCOPY_INLINE) {
         memcpy(line->data, chunk, len);

@@ -10,4 +10,5 @@ libhcrt_la_SOURCES += \
 	transports/shm/segment.c \
 	transports/shm/segment.h \
 	transports/shm/shm.h \
-	transports/shm/source.c
+	transports/shm/source.c \
+	transports/shm/tuner.h

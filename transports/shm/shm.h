@@ -18,6 +18,7 @@
 #include "runtime/base/list.h"
 #include "runtime/base/pool.h"
 #include "transports/shm/segment.h"
+#include "transports/shm/tuner.h"
 #include "transports/transport.h"
 
 enum {
@@ -113,6 +114,8 @@ struct hc_shm_ep {
     bool retired;     /* destroyed, but chunks are still out */
     uint32_t blocked; /* what the last refused operation needed: lines, and HC_SHM_BLOCKED_CHUNK; 0: none */
     struct hc_shm_inflight inflight;
+    struct hc_shm_tuner tuner;       /* of chunks */
+    struct hc_shm_tuner short_tuner; /* of long messages in the ring */
     struct hc_list link; /* in the iface's eps */
 };
 
