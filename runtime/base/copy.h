@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { HC_COPY_LONG = 1536 }; /* from here on the loop is used; the C library is good below */
@@ -24,13 +25,38 @@ extern _Thread_local bool hc_copy_bypass;
 /* Copy at least HC_COPY_LONG bytes. */
 void hc_copy_long(void *to, const void *from, size_t len);
 
+/* Copy at most 16 bytes without a call: two moves that may overlap. */
+static inline void hc_copy_tiny(void *to, const void *from, size_t len)
+{
+    unsigned char *dest = to;
+    const unsigned char *src = from;
+    if (len >= 8) {
+        uint64_t first, last;
+        memcpy(&first, src, 8);
+        memcpy(&last, src + len - 8, 8);
+        memcpy(dest, &first, 8);
+        memcpy(dest + len - 8, &last, 8);
+    } else if (len >= 4) {
+        uint32_t first, last;
+        memcpy(&first, src, 4);
+        memcpy(&last, src + len - 4, 4);
+        memcpy(dest, &first, 4);
+        memcpy(dest + len - 4, &last, 4);
+    } else {
+        for (size_t i = 0; i < len; i++)
+            dest[i] = src[i];
+    }
+}
+
 /* Copy len bytes (0 allowed, then with any pointers). */
 static inline void hc_copy(void *to, const void *from, size_t len)
 {
-    if (len >= HC_COPY_LONG)
-        hc_copy_long(to, from, len);
-    else if (len)
+    if (len <= 16)
+        hc_copy_tiny(to, from, len);
+    else if (len < HC_COPY_LONG)
         memcpy(to, from, len);
+    else
+        hc_copy_long(to, from, len);
 }
 
 #endif

@@ -54,7 +54,9 @@ static void on_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t
     (void)id;
     messages++;
     if (copy_in) {
-        hc_copy(buffer + bytes % region, (const char *)data + HEADER, len - HEADER);
+        if (bytes >= region)
+            bytes = 0;
+        hc_copy(buffer + bytes, (const char *)data + HEADER, len - HEADER);
         bytes += len - HEADER;
     }
 }

@@ -4,29 +4,6 @@
 
 #include <string.h>
 
-/* memcpy whose short cases need no call: messages of some bytes are most of the traffic. */
-static inline void copy_payload(unsigned char *to, const void *from, size_t len)
-{
-    if (hc_unlikely(len > 16)) {
-        hc_copy(to, from, len);
-    } else if (len >= 8) {
-        uint64_t first, last;
-        memcpy(&first, from, 8);
-        memcpy(&last, (const char *)from + len - 8, 8);
-        memcpy(to, &first, 8);
-        memcpy(to + len - 8, &last, 8);
-    } else if (len >= 4) {
-        uint32_t first, last;
-        memcpy(&first, from, 4);
-        memcpy(&last, (const char *)from + len - 4, 4);
-        memcpy(to, &first, 4);
-        memcpy(to + len - 4, &last, 4);
-    } else {
-        for (size_t i = 0; i < len; i++)
-            to[i] = ((const unsigned char *)from)[i];
-    }
-}
-
 /* Copy a long payload the way that is faster to this peer. */
 static void copy_tuned(struct hc_shm_tuner *tuner, unsigned char *to, const void *from, size_t len)
 {
@@ -44,24 +21,41 @@ static inline struct hc_shm_line *reserve(struct hc_shm_ep *ep, uint32_t lines)
     return hc_shm_reserve(&ep->out, lines);
 }
 
-hcomm_status_t hc_shm_am_short(struct hc_ep *base, uint8_t id, const void *hdr, size_t hdr_len,
-                               const void *data, size_t len)
+/* A message of several lines. */
+static hcomm_status_t send_lines(struct hc_shm_ep *ep, uint8_t id, const void *hdr, size_t hdr_len,
+                                 const void *data, size_t len)
 {
-    struct hc_shm_ep *ep = hc_container_of(base, struct hc_shm_ep, base);
     size_t total = hdr_len + len;
-    hc_assert(hdr_len % 8 == 0);
     if (hc_unlikely(total > HC_SHM_INLINE_MAX))
         return hc_error(HCOMM_ERR_INVALID, "shm: %zu bytes are too long for a short message", total);
     uint32_t lines = hc_shm_lines_for(total);
     struct hc_shm_line *line = reserve(ep, lines);
     if (hc_unlikely(!line))
         return hc_shm_ep_block(ep, lines);
-    copy_payload(line->data, hdr, hdr_len);
+    hc_copy(line->data, hdr, hdr_len);
     if (hc_unlikely(len >= HC_SHM_TUNER_MIN))
         copy_tuned(&ep->short_tuner, line->data + hdr_len, data, len);
     else
-        copy_payload(line->data + hdr_len, data, len);
+        hc_copy(line->data + hdr_len, data, len);
     hc_shm_commit(&ep->out, line, lines, hc_shm_header(HC_SHM_INLINE, id, (uint32_t)total));
+    hc_shm_peer_notify(ep->peer, HC_SHM_SLEEP_MESSAGE);
+    return HCOMM_OK;
+}
+
+hcomm_status_t hc_shm_am_short(struct hc_ep *base, uint8_t id, const void *hdr, size_t hdr_len,
+                               const void *data, size_t len)
+{
+    struct hc_shm_ep *ep = hc_container_of(base, struct hc_shm_ep, base);
+    size_t total = hdr_len + len;
+    hc_assert(hdr_len % 8 == 0);
+    if (hc_unlikely(total > HC_SHM_LINE_MAX))
+        return send_lines(ep, id, hdr, hdr_len, data, len);
+    struct hc_shm_line *line = reserve(ep, 1);
+    if (hc_unlikely(!line))
+        return hc_shm_ep_block(ep, 1);
+    hc_copy(line->data, hdr, hdr_len);
+    hc_copy(line->data + hdr_len, data, len);
+    hc_shm_commit(&ep->out, line, 1, hc_shm_header(HC_SHM_INLINE, id, (uint32_t)total));
     hc_shm_peer_notify(ep->peer, HC_SHM_SLEEP_MESSAGE);
     return HCOMM_OK;
 }

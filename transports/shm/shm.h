@@ -68,7 +68,12 @@ struct hc_shm_source {
     struct hc_shm_consumer in;
     uint32_t from;  /* world rank */
     uint32_t epoch; /* the claim being served; 0: none */
-    bool broken;    /* sent something malformed: not polled any more */
+    /*
+     * Records to take at most in the next poll. A single message is followed by its answer, which must not
+     * wait for a look at the next line (a transfer from the sender's cache); a stream is taken in batches.
+     */
+    unsigned burst;
+    bool broken; /* sent something malformed: not polled any more */
     struct hc_shm_addr addr;
     struct hc_shm_peer *peer; /* NULL until first needed */
 };
@@ -116,7 +121,7 @@ struct hc_shm_ep {
     struct hc_shm_inflight inflight;
     struct hc_shm_tuner tuner;       /* of chunks */
     struct hc_shm_tuner short_tuner; /* of long messages in the ring */
-    struct hc_list link; /* in the iface's eps */
+    struct hc_list link;             /* in the iface's eps */
 };
 
 /* A flush waiting for the chunks that were in flight when it was called. */

@@ -68,8 +68,21 @@ static HC_COLD void tell_room(struct hc_shm_iface *iface, struct hc_shm_source *
         hc_shm_peer_notify(source->peer, HC_SHM_SLEEP_ROOM);
 }
 
-/* Deliver the record at the read position; false when the source is broken. */
-static inline bool deliver(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
+/* Whether the record is a message that fits one line: nearly all are. */
+static inline bool is_one_line(uint64_t header)
+{
+    return (header & ~(UINT64_C(0xff) << 32)) <= hc_shm_header(HC_SHM_INLINE, 0, HC_SHM_LINE_MAX) &&
+           hc_shm_header_kind(header) == HC_SHM_INLINE;
+}
+
+static inline void advance(struct hc_shm_iface *iface, struct hc_shm_source *source, uint32_t lines)
+{
+    if (hc_unlikely(hc_shm_advance(&source->in, lines)))
+        tell_room(iface, source);
+}
+
+/* Deliver any record at the read position; false when the source is broken. */
+static bool deliver_any(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
 {
     uint32_t lines = hc_shm_record_lines(&source->in, header);
     unsigned kind = hc_shm_header_kind(header);
@@ -86,22 +99,36 @@ static inline bool deliver(struct hc_shm_iface *iface, struct hc_shm_source *sou
         give_up(iface, source, status);
         return false;
     }
-    if (hc_unlikely(hc_shm_advance(&source->in, lines)))
-        tell_room(iface, source);
+    advance(iface, source, lines);
+    return true;
+}
+
+/* Deliver the record at the read position; false when the source is broken. */
+static inline bool deliver(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
+{
+    if (hc_unlikely(!is_one_line(header)))
+        return deliver_any(iface, source, header);
+    iface->am(iface->arg, source->from, hc_shm_header_id(header), hc_shm_front(&source->in)->data,
+              hc_shm_header_len(header));
+    advance(iface, source, 1);
     return true;
 }
 
 unsigned hc_shm_poll_source(struct hc_shm_iface *iface, struct hc_shm_source *source)
 {
     unsigned handled = 0;
-    while (handled < HC_SHM_BATCH) {
+    while (handled < source->burst) {
         uint64_t header = hc_shm_peek(&source->in);
-        if (hc_likely(!header) || hc_unlikely(source->broken))
-            break;
+        if (hc_likely(!header) || hc_unlikely(source->broken)) {
+            source->burst = 1;
+            return handled;
+        }
         if (hc_unlikely(!deliver(iface, source, header)))
-            break;
+            return handled;
         handled++;
     }
+    if (source->burst < HC_SHM_BATCH)
+        source->burst *= 2;
     return handled;
 }
 
@@ -149,6 +176,7 @@ static void adopt_claim(struct hc_shm_source *source, uint32_t epoch, uint32_t w
     source->from = world_rank;
     source->addr = *addr;
     source->epoch = epoch;
+    source->burst = 1;
 }
 
 /* Serve the claim on one ring. The very first claimant has begun to write; later ones wait for the grant. */
