@@ -1,1 +1,53 @@
-# Sources of bench/ are listed here.
+# Benchmarks beside the peers. `make bench` compares; `make bench-smoke` runs everything for seconds and checks
+# data and costs per message. MPI programs are compiled with each MPI that is installed, by its own compiler.
+EXTRA_PROGRAMS += \
+	bench/hcomm_noop \
+	bench/raw_copy \
+	bench/raw_line \
+	bench/raw_ring \
+	bench/raw_tcp
+
+bench_hcomm_noop_SOURCES = bench/hcomm_noop.c
+bench_hcomm_noop_LDADD = libhcommrt.la
+
+bench_raw_copy_SOURCES = bench/raw.c bench/raw.h bench/raw_copy.c
+bench_raw_line_SOURCES = bench/raw.c bench/raw.h bench/raw_line.c
+bench_raw_ring_SOURCES = bench/raw.c bench/raw.h bench/raw_ring.c
+bench_raw_tcp_SOURCES = bench/raw.c bench/raw.h bench/raw_tcp.c
+
+HC_BENCH_PROGRAMS = \
+	hcommrun \
+	hcomm_perf \
+	bench/hcomm_noop \
+	bench/raw_copy \
+	bench/raw_line \
+	bench/raw_ring \
+	bench/raw_tcp
+
+bench-programs: $(HC_BENCH_PROGRAMS) bench-mpi-programs
+bench-mpi-programs:
+	$(AM_V_at)for mpi in openmpi mpich; do \
+		command -v mpicc.$$mpi >/dev/null || continue; \
+		for program in mpi_peer mpi_noop; do \
+			source=$(srcdir)/bench/$$program.c target=bench/$$program.$$mpi; \
+			test -n "`find $$target -newer $$source 2>/dev/null`" && continue; \
+			$(MKDIR_P) bench && mpicc.$$mpi -std=gnu11 -O2 -o $$target $$source || exit 1; \
+		done; \
+	done
+bench: bench-programs
+	$(PYTHON3) $(srcdir)/bench/compare --build .
+.PHONY: bench bench-programs bench-mpi-programs
+
+PYTHON3 = python3
+EXTRA_DIST += \
+	bench/compare \
+	bench/mpi_noop.c \
+	bench/mpi_peer.c \
+	bench/peers.py \
+	bench/startup \
+	bench/tables.py
+CLEANFILES += \
+	bench/mpi_noop.mpich \
+	bench/mpi_noop.openmpi \
+	bench/mpi_peer.mpich \
+	bench/mpi_peer.openmpi

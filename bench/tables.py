@@ -1,0 +1,138 @@
+"""Samples of bench/compare and what they say: medians, spreads, and ratios of paired rounds.
+
+SPDX-License-Identifier: BSD-3-Clause
+"""
+
+import csv
+import datetime
+import platform
+import statistics
+from collections import defaultdict
+
+UNITS = {"latency": "us", "bandwidth": "MB/s", "rate": "msg/s", "barrier": "us"}
+HIGHER_IS_BETTER = {"bandwidth", "rate"}
+FIELDS = ["group", "measure", "x", "subject", "role", "round", "kind", "probe_us", "value"]
+
+
+def unit(measure):
+    return UNITS.get(measure, "us")
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as info:
+        for line in info:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def heading(run, rounds):
+    date = datetime.date.today().isoformat()
+    return (
+        f"{date}, {processor()}, {len(run.processors)} processors, Linux {platform.release()}, "
+        f"{rounds} rounds, {run.seconds} s per point"
+    )
+
+
+def write_csv(samples, out):
+    writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(samples)
+
+
+def spread(values):
+    """Half the range over the median, in percent."""
+    middle = statistics.median(values)
+    return 0.0 if middle == 0 else 50 * (max(values) - min(values)) / middle
+
+
+def paired(mine, theirs):
+    """Median over pairs of runs of the same kind, the k-th with the k-th; below 1 is faster for times, above 1
+    for rates."""
+    ratios = [a / b for a, b in zip(mine, theirs) if b > 0]
+    return statistics.median(ratios) if ratios else None
+
+
+class Table:
+    """All samples of one group, measure and kind of placement."""
+
+    def __init__(self, group, measure, kind):
+        self.group, self.measure, self.kind = group, measure, kind
+        self.values = defaultdict(lambda: defaultdict(list))  # x -> subject -> values in order of rounds
+        self.roles = {}
+
+    def add(self, sample):
+        self.values[sample["x"]][sample["subject"]].append(sample["value"])
+        self.roles[sample["subject"]] = sample["role"]
+
+    def best_peer(self, x):
+        peers = {
+            subject: statistics.median(values)
+            for subject, values in self.values[x].items()
+            if self.roles[subject] == "peer"
+        }
+        if not peers:
+            return None
+        choose = max if self.measure in HIGHER_IS_BETTER else min
+        return choose(peers, key=peers.get)
+
+    def ours(self):
+        return [subject for subject, role in self.roles.items() if role == "hcomm"]
+
+    def print(self, out, full):
+        ours = self.ours()
+        if not ours:
+            return
+        better = "higher" if self.measure in HIGHER_IS_BETTER else "lower"
+        print(f"\n## {self.group}: {self.measure}, {unit(self.measure)} ({better} is better), {self.kind}\n", file=out)
+        titles = ["x"] + [f"{name} ±%" for name in ours] + ["best peer", "its value ±%"]
+        titles += [f"{name} / best" for name in ours]
+        others = [s for s, role in self.roles.items() if role != "hcomm"] if full else []
+        rows = [titles + others]
+        for x in sorted(self.values):
+            row = self.row(x, ours, others)
+            if row:
+                rows.append(row)
+        print_markdown(rows, out)
+
+    def row(self, x, ours, others):
+        at = self.values[x]
+        best = self.best_peer(x)
+        if not any(name in at for name in ours):
+            return None
+        cells = [str(x)] + [self.cell(at.get(name)) for name in ours]
+        cells += [best or "-", self.cell(at.get(best))]
+        for name in ours:
+            ratio = paired(at[name], at[best]) if best and name in at else None
+            cells.append("-" if ratio is None else f"{ratio:.2f}")
+        return cells + [number(statistics.median(at[s])) if s in at else "-" for s in others]
+
+    @staticmethod
+    def cell(values):
+        return f"{number(statistics.median(values))} ±{spread(values):.0f}" if values else "-"
+
+
+def number(value):
+    if value >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.3g}" if value >= 1 else f"{value:.3f}"
+
+
+def print_markdown(rows, out):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    line = lambda row: "| " + " | ".join(cell.rjust(width) for cell, width in zip(row, widths)) + " |"
+    print(line(rows[0]), file=out)
+    print("|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|", file=out)
+    for row in rows[1:]:
+        print(line(row), file=out)
+
+
+def print_tables(samples, out, full):
+    tables = {}
+    for sample in samples:
+        key = (sample["group"], sample["measure"], sample["kind"])
+        if key not in tables:
+            tables[key] = Table(*key)
+        tables[key].add(sample)
+    for table in tables.values():
+        table.print(out, full)
