@@ -38,7 +38,7 @@ done
 }
 out=$(mktemp "${TMPDIR:-/tmp}/hcomm-multi.XXXXXX") || exit 99
 trap 'rm -f "$out"' EXIT
-trap 'exit 1' INT TERM HUP
+trap 'exit 1' INT TERM HUP PIPE
 
 result=0
 for ranks in $list; do
