@@ -62,9 +62,6 @@ static size_t random_size(struct cf *cf, uint32_t *seed, enum cf_kind *kind)
 static void send_random(struct cf *cf, int rounds)
 {
     uint32_t seed = 4711u + (uint32_t)cf->rank;
-    int peers = 0;
-    for (int peer = 0; peer < cf->size; peer++)
-        peers += cf->ep[peer] != NULL;
     for (int i = 0; i < rounds; i++) {
         for (int peer = 0; peer < cf->size; peer++) {
             enum cf_kind kind;
