@@ -82,6 +82,14 @@ static hcomm_status_t query(struct hc_resource_list *list)
     return HCOMM_OK;
 }
 
+/*
+ * Messages of several chunks beat cross-memory attach at every size while sender and receiver both have a
+ * core: 64 KiB … 4 MiB take 6.7 … 290 us (line latency 65 ns) or 8 … 380 us (285 ns), against 7 … 430 us for
+ * the one copy by the kernel, which handles page by page. Only where they must share a core, and the two
+ * copies follow each other, one copy is better.
+ */
+enum { GET_MIN_SHARED_CORE = 256 << 10 };
+
 static const struct hc_iface_attr shm_attr = {
     .caps = HC_CAP_RMA | HC_CAP_EVENT | HC_CAP_SYNC,
     .addr_max = sizeof(struct hc_shm_addr),
@@ -97,12 +105,15 @@ static const struct hc_iface_attr shm_attr = {
     .overhead = 0.05e-6,
 };
 
-static void set_attr(struct hc_shm_iface *iface)
+static void set_attr(struct hc_shm_iface *iface, uint32_t local_size)
 {
     char why[128];
     iface->base.attr = shm_attr;
-    if (hc_shm_cross_available(why, sizeof(why)))
+    if (hc_shm_cross_available(why, sizeof(why))) {
+        if ((long)local_size > sysconf(_SC_NPROCESSORS_ONLN))
+            iface->base.attr.get_min = GET_MIN_SHARED_CORE;
         return;
+    }
     hc_log_debug("shm: no cross-memory attach: %s", why);
     iface->base.attr.caps &= ~(unsigned)HC_CAP_RMA;
     iface->base.attr.rma_max = 0;
@@ -121,11 +132,11 @@ static uint32_t chunk_count(const struct hc_settings *settings)
 static hcomm_status_t fill_address(struct hc_shm_iface *iface, const struct hc_iface_params *params)
 {
     struct hc_shm_identity self;
-    struct stat info;
+    struct stat info, event;
     hcomm_status_t status = hc_shm_identity_get(&self);
     if (status != HCOMM_OK)
         return status;
-    if (fstat(iface->fd, &info) < 0)
+    if (fstat(iface->fd, &info) < 0 || fstat(iface->wake_fd, &event) < 0)
         return hc_error(HCOMM_ERR_IO, "shm: fstat: %s", hc_errno_text(errno));
     iface->addr = (struct hc_shm_addr){
         .magic = HC_SHM_ADDR_MAGIC,
@@ -136,6 +147,7 @@ static hcomm_status_t fill_address(struct hc_shm_iface *iface, const struct hc_i
         .cookie = iface->probe,
         .start = self.start,
         .inode = info.st_ino,
+        .event_inode = event.st_ino,
         .uid = self.uid,
         .pid = self.pid,
         .fd = iface->fd,
@@ -200,7 +212,7 @@ static struct hc_shm_iface *iface_new(const struct hc_iface_params *params)
     hc_list_init(&iface->eps);
     hc_list_init(&iface->peers);
     hc_list_init(&iface->flushes);
-    set_attr(iface);
+    set_attr(iface, params->local_size);
     return iface;
 }
 
@@ -210,14 +222,24 @@ static void close_fd(int fd)
         (void)close(fd);
 }
 
+/* After a sleep, or instead of one. */
+static void stay_awake(struct hc_shm_iface *iface)
+{
+    iface->armed = false;
+    atomic_store_explicit(&iface->doorbell->sleeping, 0, memory_order_relaxed);
+}
+
 /* Release an iface, also one that open() did not finish. */
 static void shm_close(struct hc_iface *base)
 {
     if (!base)
         return;
     struct hc_shm_iface *iface = hc_container_of(base, struct hc_shm_iface, base);
-    struct hc_list *node, *tmp;
-    hc_list_for_each_safe(node, tmp, &iface->eps) hc_shm_ep_free(hc_list_entry(node, struct hc_shm_ep, link));
+    struct hc_list *node;
+    if (iface->doorbell)
+        stay_awake(iface); /* nobody shall wake what is gone */
+    while ((node = hc_list_first(&iface->eps)))
+        hc_shm_ep_free(hc_list_entry(node, struct hc_shm_ep, link));
     hc_shm_sources_fini(iface);
     hc_shm_pool_fini(&iface->pool);
     hc_pool_fini(&iface->flush_pool);
@@ -254,12 +276,6 @@ static hcomm_status_t shm_open(const struct hc_resource *resource, const struct 
     }
     *out = &iface->base;
     return HCOMM_OK;
-}
-
-static void stay_awake(struct hc_shm_iface *iface)
-{
-    iface->armed = false;
-    atomic_store_explicit(&iface->doorbell->sleeping, 0, memory_order_relaxed);
 }
 
 static HC_COLD void disarm(struct hc_shm_iface *iface)

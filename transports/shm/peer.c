@@ -59,14 +59,16 @@ void hc_shm_peer_put(struct hc_shm_peer *peer)
 }
 
 /*
- * Open the peer's pipe. For reading too: a pipe whose only readers died would send this process SIGPIPE.
+ * Open the peer's pipe, not one that took its number since. For reading too: a pipe whose only readers died
+ * would send this process SIGPIPE.
  */
 static int open_event(const struct hc_shm_addr *addr)
 {
     char path[64];
     struct stat info;
     (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)addr->pid, (int)addr->event_fd);
-    if (hc_shm_start_time(addr->pid) != addr->start || stat(path, &info) < 0 || !S_ISFIFO(info.st_mode))
+    if (hc_shm_start_time(addr->pid) != addr->start || stat(path, &info) < 0 || !S_ISFIFO(info.st_mode) ||
+        info.st_ino != addr->event_inode)
         return -1;
     return open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 }

@@ -39,6 +39,7 @@ struct hc_shm_addr {
     uint64_t cookie; /* random; also in the segment's header */
     uint64_t start;  /* the process' start time: a recycled PID has another one */
     uint64_t inode;  /* of the memfd */
+    uint64_t event_inode; /* of the wake-up pipe */
     uint32_t uid;
     int32_t pid;
     int32_t fd;       /* of the memfd in that process */
@@ -46,7 +47,7 @@ struct hc_shm_addr {
     uint32_t local_rank, ring_count, chunk_count;
     uint32_t reserved;
 };
-_Static_assert(sizeof(struct hc_shm_addr) == 88, "wire format");
+_Static_assert(sizeof(struct hc_shm_addr) == 96, "wire format");
 
 /* What a sender tells the owner of a ring before it uses it. */
 struct hc_shm_claim {
