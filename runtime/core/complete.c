@@ -290,7 +290,7 @@ HCOMM_API hcomm_status_t hcomm_cancel(hcomm_request_t request)
 {
     if (!request)
         return hc_error(HCOMM_ERR_INVALID, "hcomm_cancel: request is null");
-    if (request->kind != HC_REQUEST_RECV && !request->immortal)
+    if (request->kind != HC_REQUEST_RECV)
         return hc_error(HCOMM_ERR_UNSUPPORTED, "hcomm_cancel: only receives can be cancelled");
     struct hcomm_context *context = request->context;
     hc_lock_acquire(&context->lock);

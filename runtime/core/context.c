@@ -2,6 +2,7 @@
 #include "runtime/core/core.h"
 
 #include "runtime/core/peer.h"
+#include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/select.h"
 #include "runtime/core/wait.h"
@@ -114,6 +115,7 @@ static hcomm_status_t init_storage(struct hcomm_context *context)
     hc_list_init(&context->fetching);
     hc_list_init(&context->failing);
     hc_list_init(&context->infos);
+    hc_list_init(&context->taken);
     context->peers = calloc(context->job->size, sizeof(*context->peers));
     if (!context->peers)
         return hc_error(HCOMM_ERR_NO_MEMORY, "peers: no memory for %u ranks", context->job->size);
@@ -121,6 +123,14 @@ static hcomm_status_t init_storage(struct hcomm_context *context)
         .kind = HC_REQUEST_SEND,
         .complete = true,
         .immortal = true,
+        .context = context,
+    };
+    context->done_recv = (struct hcomm_request){
+        .kind = HC_REQUEST_RECV,
+        .complete = true,
+        .immortal = true,
+        .source = HCOMM_RANK_NULL,
+        .tag = HCOMM_ANY_TAG,
         .context = context,
     };
     return hc_match_init(&context->match);
@@ -241,16 +251,33 @@ static void free_peers(struct hcomm_context *context)
     free(context->peers);
 }
 
+static void free_message(struct hcomm_message *message)
+{
+    if (!message->pooled)
+        free(message);
+}
+
 static void free_messages(struct hcomm_context *context)
 {
+    if (!context->match.table)
+        return;
     struct hc_list *node;
-    while (context->match.table && (node = hc_list_first(&context->match.all))) {
+    while ((node = hc_list_first(&context->match.all))) {
         struct hcomm_message *message = hc_list_entry(node, struct hcomm_message, match.all);
         hc_match_drop(&context->match, &message->match);
-        if (!message->pooled)
-            free(message);
+        free_message(message);
     }
+    while ((node = hc_list_pop(&context->taken)))
+        free_message(hc_list_entry(node, struct hcomm_message, match.all));
     hc_match_fini(&context->match);
+}
+
+/* While communicators, which operations refer to, still exist. */
+static void end_operations(struct hcomm_context *context)
+{
+    for (uint32_t rank = 0; context->peers && rank < context->job->size; rank++)
+        if (context->peers[rank])
+            hc_peer_end_operations(context->peers[rank]);
 }
 
 /* Everything, in whatever state; nobody else uses the context. */
@@ -259,6 +286,7 @@ static void destroy(struct hcomm_context *context)
     hc_topology_fini(context);
     if (context->infos.next)
         hc_info_fini(context);
+    end_operations(context);
     destroy_comms(context);
     free_messages(context);
     free_peers(context);
@@ -292,6 +320,7 @@ HCOMM_API hcomm_status_t hcomm_init(hcomm_handle_t *handle, const hcomm_config_t
         destroy(context);
         return status;
     }
+    hc_progress_register(context);
     *handle = context;
     return HCOMM_OK;
 }
@@ -448,6 +477,7 @@ HCOMM_API hcomm_status_t hcomm_finalize(hcomm_handle_t handle)
     hc_lock_acquire(&handle->lock);
     hcomm_status_t status = leave(handle);
     hc_lock_release(&handle->lock);
+    hc_progress_unregister(handle);
     destroy(handle);
     return status;
 }

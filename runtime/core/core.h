@@ -2,8 +2,9 @@
  * Internal structures of the runtime core, and what its files offer each other.
  *
  * Locking: everything of a context is guarded by context->lock, taken by the public calls and by the progress
- * thread. Functions of this header expect it held unless they say otherwise. There is no second lock in the
- * core, so there is no lock order; the boot layer's own locks are leaves. Transport upcalls run inside
+ * thread. Functions of this header expect it held unless they say otherwise. The only other lock of the core
+ * guards the list of contexts (progress.c) and comes after a context's; with both held, further contexts are
+ * only tried, so there is no cycle. The boot layer's own locks are leaves. Transport upcalls run inside
  * hc_progress(), lock held.
  */
 #ifndef HC_CORE_H
@@ -112,7 +113,7 @@ struct hcomm_request {
     size_t issued;   /* bytes handed to the transport */
     size_t finished; /* bytes complete */
     unsigned ops;    /* transport operations in flight */
-    bool started;    /* SEND: RTS is out; counted in peer->rndv_inflight */
+    bool started;    /* SEND: RTS or EAGER_SYNC is out: answers to it are expected */
     bool sync;       /* SEND: completes at match */
     void *offer;     /* RECV: a copy of the rkey offered, while waiting */
     size_t offer_len;
@@ -212,6 +213,7 @@ struct hc_iface_slot {
 
 struct hcomm_context {
     struct hc_lock lock;
+    struct hc_list registered; /* in the list of the process's contexts (progress.c) */
     struct hc_settings settings;
     enum hc_setting_origin origins[HC_SETTING_COUNT_MAX];
     struct hc_counters counters;
@@ -237,8 +239,10 @@ struct hcomm_context {
     uint64_t next_check; /* clock, of the next look at liveness */
 
     struct hc_match match;
+    struct hc_list taken; /* messages that mprobe took and mrecv has not received: match.all */
     struct hc_pool request_pool, message_pool, op_pool;
     struct hcomm_request done_send; /* what isend returns when the message left at once */
+    struct hcomm_request done_recv; /* what irecv from HCOMM_RANK_NULL returns */
     struct hcomm_request **ids;     /* rendezvous requests by slot; generation check in the id */
     uint32_t *id_generation;
     size_t num_ids;
@@ -309,6 +313,8 @@ void hc_peer_set_pending(struct hc_peer *peer);
 hcomm_status_t hc_peer_error(const struct hc_peer *peer);
 /* "rank 3 (host node1)" in a static buffer of the thread. */
 const char *hc_peer_name(const struct hc_peer *peer);
+/* Complete, with an error, whatever is left to do with the peer, and release what it holds; the ep stays. */
+void hc_peer_end_operations(struct hc_peer *peer);
 void hc_peer_free(struct hc_peer *peer);
 
 /* ---- send.c, recv.c, rndv.c ---- */

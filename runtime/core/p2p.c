@@ -119,7 +119,7 @@ HCOMM_API hcomm_status_t hcomm_irecv(void *buf, size_t capacity, int source, int
     if (hc_unlikely(!recv_is_good(buf, capacity, source, tag, comm))) {
         if (!is_null_rank(source, tag, true, comm))
             return bad_recv("hcomm_irecv", buf, capacity, source, tag, comm);
-        *request = &comm->context->done_send;
+        *request = &comm->context->done_recv;
         return HCOMM_OK;
     }
     hc_lock_acquire(&comm->context->lock);
@@ -159,7 +159,7 @@ HCOMM_API hcomm_status_t hcomm_sendrecv(const void *sendbuf, size_t sendsize, in
     hc_lock_acquire(&comm->context->lock);
     if (sent == HCOMM_OK)
         sent = hc_request_finish(send, NULL);
-    if (sent != HCOMM_OK && !hc_request_is_complete(recv)) {
+    if (sent != HCOMM_OK && recv->match.bin) { /* unmatched */
         hc_request_give_up(recv);
         null_status(status);
         outcome = sent;
@@ -243,6 +243,7 @@ static hcomm_status_t probe_for(const char *call, int source, int tag, hcomm_com
         if (message) {
             hc_message_take(comm->context, probe.found);
             probe.found->comm = comm;
+            hc_list_append(&comm->context->taken, &probe.found->match.all);
             comm->busy++;
             *message = probe.found;
         }
@@ -293,9 +294,12 @@ static hcomm_status_t receive_taken(void *buf, size_t capacity, hcomm_message_t 
                                     struct hcomm_request **request)
 {
     struct hcomm_comm *comm = (*message)->comm;
+    hc_list_remove(&(*message)->match.all);
     hcomm_status_t status = hc_message_receive(comm, *message, buf, capacity, request);
-    if (status != HCOMM_OK)
+    if (status != HCOMM_OK) {
+        hc_list_append(&comm->context->taken, &(*message)->match.all);
         return status;
+    }
     comm->busy--;
     *message = HCOMM_MESSAGE_NULL;
     return HCOMM_OK;

@@ -54,6 +54,14 @@ static void close_ep(struct hc_peer *peer)
     peer->pidfd = -1;
 }
 
+void hc_peer_end_operations(struct hc_peer *peer)
+{
+    if (peer->state != HC_PEER_FAILED)
+        peer->failure = HCOMM_ERR_CANCELLED;
+    hc_send_drop_queues(peer);
+    hc_rndv_fail_peer(peer);
+}
+
 void hc_peer_free(struct hc_peer *peer)
 {
     if (!peer)

@@ -128,6 +128,52 @@ static void disarm(struct hcomm_context *context)
         hc_wake_sleepers(context);
 }
 
+/* All contexts of the process. */
+static struct hc_lock registry_lock = HC_LOCK_INIT;
+static struct hc_list registry = {&registry, &registry};
+/* Read without the lock as a hint: relaxed, no partner. */
+static atomic_uint registry_count;
+
+void hc_progress_register(struct hcomm_context *context)
+{
+    hc_lock_acquire(&registry_lock);
+    hc_list_append(&registry, &context->registered);
+    atomic_fetch_add_explicit(&registry_count, 1, memory_order_relaxed);
+    hc_lock_release(&registry_lock);
+}
+
+void hc_progress_unregister(struct hcomm_context *context)
+{
+    hc_lock_acquire(&registry_lock);
+    if (context->registered.next) {
+        hc_list_remove(&context->registered);
+        context->registered.next = NULL;
+        atomic_fetch_sub_explicit(&registry_count, 1, memory_order_relaxed);
+    }
+    hc_lock_release(&registry_lock);
+}
+
+bool hc_progress_has_others(void)
+{
+    return atomic_load_explicit(&registry_count, memory_order_relaxed) > 1;
+}
+
+void hc_progress_others(const struct hcomm_context *context)
+{
+    if (hc_likely(!hc_progress_has_others()) || !hc_lock_try(&registry_lock))
+        return;
+    struct hc_list *node;
+    hc_list_for_each(node, &registry)
+    {
+        struct hcomm_context *other = hc_list_entry(node, struct hcomm_context, registered);
+        if (other == context || !hc_lock_try(&other->lock))
+            continue;
+        (void)hc_progress(other);
+        hc_lock_release(&other->lock);
+    }
+    hc_lock_release(&registry_lock);
+}
+
 unsigned hc_progress(struct hcomm_context *context)
 {
     unsigned moved = 0;

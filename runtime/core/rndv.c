@@ -5,6 +5,7 @@
 #include "runtime/core/request.h"
 #include "runtime/core/send.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,6 +129,7 @@ hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request, const struct hc_w
     };
     offer_rma(request, &pack);
     status = transmit_rts(request->peer, &pack);
+    request->started = status == HCOMM_OK;
     if (status == HCOMM_OK)
         hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_SENT, 1);
     else if (status != HCOMM_AGAIN)
@@ -160,6 +162,7 @@ hcomm_status_t hc_rndv_send_eager_sync(struct hcomm_request *request, const stru
     status = peer->ops->am_bcopy(peer->ep, HC_WIRE_EAGER_SYNC, pack_sync, &pack);
     if (status == HCOMM_OK) {
         peer->credit -= (int64_t)request->capacity + HC_EAGER_OVERHEAD;
+        request->started = true;
         request->finished = request->capacity;
         hc_counter_add(&peer->context->counters, HC_COUNTER_EAGER_SENT, 1);
         hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT, request->capacity);
@@ -547,11 +550,14 @@ static void protocol_error(struct hc_peer *peer, const char *what)
     hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
 }
 
-/* The request a peer names by id: it must be of that kind and with that peer. */
+/* The request a peer names by id: it must be of that kind and with that peer, and a send must be out: one
+ * that is queued still has an item in the queue that refers to it. */
 static struct hcomm_request *named_request(struct hc_peer *peer, uint64_t id, enum hc_request_kind kind)
 {
     struct hcomm_request *request = hc_request_by_id(peer->context, id);
-    return request && request->kind == kind && request->peer == peer ? request : NULL;
+    if (!request || request->kind != kind || request->peer != peer)
+        return NULL;
+    return kind == HC_REQUEST_RECV || request->started ? request : NULL;
 }
 
 void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -567,7 +573,7 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
         hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
         return;
     }
-    if (request->remote_id || cts.accept == 0 || cts.accept > request->capacity) {
+    if (request->remote_id || request->finished || cts.accept == 0 || cts.accept > request->capacity) {
         protocol_error(peer, "CTS");
         return;
     }
@@ -649,9 +655,13 @@ void hc_rndv_abandon(struct hcomm_request *request)
             hc_request_complete(request, HCOMM_ERR_CANCELLED);
         return;
     }
-    if (request->ops) { /* ends when they are back */
-        request->status = HCOMM_ERR_CANCELLED;
-        request->issued = request->accept;
+    if (request->ops) { /* only without the ep is it certain that nothing touches the buffer any more */
+        char detail[256];
+        (void)snprintf(detail, sizeof(detail),
+                       "%s stopped in the middle of a transfer of %zu bytes: given up",
+                       hc_peer_name(request->peer), request->accept);
+        hc_peer_fail(request->peer, HCOMM_ERR_TIMEOUT, detail);
+        (void)hc_peer_progress(request->context);
         return;
     }
     if (request->kind == HC_REQUEST_SEND) {

@@ -222,7 +222,9 @@ static hcomm_status_t send_request(struct hc_peer *peer, const struct hc_wire_ma
         return status;
     if (request->sync && fits_eager(peer, request->capacity))
         return hc_rndv_send_eager_sync(request, match);
-    if (!request->sync && fits_eager(peer, request->capacity)) {
+    /* with an id it was about to travel by rendezvous, and keeps to that: completing it here would leave the
+     * id */
+    if (!request->sync && !request->id && fits_eager(peer, request->capacity)) {
         status = send_eager(peer, match, request->buf, request->capacity);
         if (status == HCOMM_OK)
             hc_request_complete(request, HCOMM_OK);

@@ -19,8 +19,9 @@ enum {
     SPIN_POLLS_OVERSUBSCRIBED = 20, /* the peer is probably not running */
     YIELD_NS = 500000,              /* then sleep */
     YIELD_NS_OVERSUBSCRIBED = 2000000,
-    SLEEP_MAX_MS = 500, /* an upper bound only: events end sleeps */
-    SLEEP_BUSY_MS = 1,  /* something is queued whose turn no descriptor announces */
+    SLEEP_MAX_MS = 500,  /* an upper bound only: events end sleeps */
+    SLEEP_SHARED_MS = 2, /* other contexts of the process signal through descriptors of their own */
+    SLEEP_BUSY_MS = 1,   /* something is queued whose turn no descriptor announces */
     CHECK_INTERVAL_NS = 20000000,
     EVENTS_PER_CALL = 16,
     SOURCE_SHIFT = 32,
@@ -220,13 +221,15 @@ static hcomm_status_t wait_longer(struct hcomm_context *context, struct waiter *
         return HCOMM_ERR_TIMEOUT;
     if (now >= context->next_check)
         hc_wait_check_events(context);
+    hc_progress_others(context);
     if (now - waiter->idle_since < yield_budget(context)) {
         yield(context);
         return HCOMM_OK;
     }
     watch_peer(waiter);
     waiter->slept = true;
-    hc_wait_sleep(context, hc_deadline_poll_ms(waiter->deadline, SLEEP_MAX_MS));
+    hc_wait_sleep(context, hc_deadline_poll_ms(waiter->deadline,
+                                               hc_progress_has_others() ? SLEEP_SHARED_MS : SLEEP_MAX_MS));
     return HCOMM_OK;
 }
 
