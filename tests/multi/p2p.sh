@@ -1,0 +1,15 @@
+#!/bin/sh
+# Point-to-point messages over every transport of this host, alone, and with a progress thread.
+run="sh ${srcdir:-.}/tests/multi/run.sh"
+result=0
+for program in p2p_messages p2p_requests p2p_threads p2p_unfinished; do
+    $run tests/multi/$program -n "1 2 3" || result=$?
+    $run tests/multi/$program -n "2 3" -e HCOMM_TRANSPORTS=ofi:tcp || result=$?
+done
+for program in p2p_messages p2p_requests p2p_threads; do
+    $run tests/multi/$program -n "2" -e HCOMM_PROGRESS_THREAD=on || result=$?
+    $run tests/multi/$program -n "2" -e HCOMM_MODE=small_msg || result=$?
+    $run tests/multi/$program -n "2" -e HCOMM_MODE=large_msg || result=$?
+done
+$run tests/multi/p2p_huge -n "2" || result=$?
+exit $result
