@@ -50,12 +50,17 @@ void hc_feed_fini(struct hc_feed *feed)
     feed->num_targets = 0;
 }
 
+hcomm_status_t hc_feed_no_pipe(uint32_t rank, int error)
+{
+    return hc_error(HCOMM_ERR_IO, "no pipe for rank %u: %s%s", rank, hc_errno_text(error),
+                    error == EMFILE ? "; raise the limit of open files (ulimit -Hn), about 4 per rank" : "");
+}
+
 hcomm_status_t hc_feed_open(struct hc_feed *feed, uint32_t rank, int *child_fd)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return hc_error(HCOMM_ERR_IO, "no pipe for the standard input of rank %u: %s", rank,
-                        hc_errno_text(errno));
+        return hc_feed_no_pipe(rank, errno);
     (void)fcntl(ends[1], F_SETFL, O_NONBLOCK);
     feed->targets[rank].source.fd = ends[1];
     *child_fd = ends[0];

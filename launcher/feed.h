@@ -32,6 +32,9 @@ struct hc_feed {
     char buffer[HC_FEED_BUFFER];
 };
 
+/* The error for a pipe of a rank that could not be made. */
+hcomm_status_t hc_feed_no_pipe(uint32_t rank, int error);
+
 hcomm_status_t hc_feed_init(struct hc_feed *feed, struct hc_loop *loop, uint32_t num_ranks) HC_MUST_CHECK;
 void hc_feed_fini(struct hc_feed *feed);
 

@@ -290,8 +290,7 @@ static hcomm_status_t open_stream(struct hc_stream *stream, int *child_fd)
     if (status != HCOMM_OK)
         return status;
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return hc_error(HCOMM_ERR_IO, "no pipe for the output of rank %u: %s", stream->rank,
-                        hc_errno_text(errno));
+        return hc_feed_no_pipe(stream->rank, errno);
     (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
     stream->source.fd = ends[0];
     stream->iof->open_streams++;

@@ -5,6 +5,7 @@
  *   fds         print the open descriptors
  *   lines N     print N numbered lines of varying length, in many small writes that cut lines
  *   signals     print what this process blocks and ignores
+ *   eat MB      use so much memory
  *   last TEXT   print TEXT to standard error without a newline and die by SIGABRT
  */
 #include "runtime/base/compiler.h"
@@ -98,12 +99,25 @@ static int die_after_last_words(int argc, char **argv)
     return 0;
 }
 
+static int eat_memory(int argc, char **argv)
+{
+    size_t size = argc > 0 ? strtoul(argv[0], NULL, 10) << 20 : 0;
+    char *memory = malloc(size + 1);
+    if (!memory)
+        return 1;
+    (void)memset(memory, 1, size + 1);
+    (void)printf("%d\n", memory[size / 2]);
+    free(memory);
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } tasks[] = {
     {"args", print_args},   {"env", print_env},         {"fds", print_fds},
     {"lines", print_lines}, {"signals", print_signals}, {"last", die_after_last_words},
+    {"eat", eat_memory},
 };
 
 int main(int argc, char **argv)

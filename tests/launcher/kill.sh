@@ -130,6 +130,27 @@ expect_out "USR1
 USR1" "SIGUSR1 reaches every rank"
 rm -f "$work"/up.*
 
+# --- Ctrl-Z and fg
+state_of_rank() { # RANK STATE
+	pid=$(sed -n "s/.* rank $1: pid \([0-9]*\),.*/\1/p" "$work/err")
+	[ -n "$pid" ] && grep -q "^State:.$2" "/proc/$pid/status"
+}
+start --verbose -n 2 sleep 3600
+wait_for 10 state_of_rank 1 S || fail "ranks did not start"
+kill -TSTP "$launcher"
+wait_for 5 state_of_rank 0 T || fail "Ctrl-Z does not stop rank 0"
+wait_for 5 state_of_rank 1 T || fail "Ctrl-Z does not stop rank 1"
+wait_for 5 grep -q '^State:.T' "/proc/$launcher/status" || fail "Ctrl-Z does not stop hcommrun"
+kill -CONT "$launcher"
+wait_for 5 state_of_rank 1 S || fail "SIGCONT does not continue the ranks"
+kill -TSTP "$launcher"
+wait_for 5 state_of_rank 0 T || fail "the second Ctrl-Z does not stop rank 0"
+kill -CONT "$launcher"
+kill -TERM "$launcher"
+wait "$launcher"
+code=$?
+expect_code 143 "SIGTERM after Ctrl-Z"
+
 # --- a rank that fails takes everything with it
 run -n 2 sh -c 'sleep 3600 & setsid sleep 3600 & test $PMIX_RANK = 0 || exit 5; wait'
 expect_code 5 "a failing rank among wrappers"

@@ -10,6 +10,7 @@ LAUNCHER_TESTS = \
 	tests/launcher/binding.sh \
 	tests/launcher/exit.sh \
 	tests/launcher/kill.sh \
+	tests/launcher/oom.sh \
 	tests/launcher/openmpi.sh \
 	tests/launcher/pmix.sh \
 	tests/launcher/stdio.sh
