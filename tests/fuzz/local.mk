@@ -4,11 +4,13 @@ EXTRA_DIST += \
 	tests/fuzz/corpus/fuzz_config/size \
 	tests/fuzz/corpus/fuzz_config/word \
 	tests/fuzz/corpus/fuzz_cpulist/list \
+	tests/fuzz/corpus/fuzz_digits/three \
 	tests/fuzz/corpus/fuzz_ranks/list \
 	tests/fuzz/fuzz.h \
 	tests/fuzz/fuzz_blob.c \
 	tests/fuzz/fuzz_config.c \
 	tests/fuzz/fuzz_cpulist.c \
+	tests/fuzz/fuzz_digits.c \
 	tests/fuzz/fuzz_ranks.c \
 	tests/fuzz/run
 clean-local: fuzz-clean
