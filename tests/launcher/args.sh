@@ -124,6 +124,18 @@ run -np 2 echo x
 expect_out "x
 x" "-np"
 
+# --- Slurm: several nodes are srun's, one node is ours
+mkdir "$work/bin"
+printf '#!/bin/sh\nprintf "%%s|" "$@"; echo "$V"\n' >"$work/bin/srun"
+chmod +x "$work/bin/srun"
+export SLURM_JOB_ID=1
+PATH=$work/bin:$PATH SLURM_NNODES=2 run -n 4 -x V='a, b' true 'x y'
+expect_out '--mpi=pmix|-n|4|--cpu-bind=none|--overcommit|--input=0|--kill-on-bad-exit=1|true|x y|a, b' "Slurm, two nodes"
+PATH=$work/bin:$PATH SLURM_NNODES=1 run -n 2 echo here
+expect_out "here
+here" "Slurm, one node"
+unset SLURM_JOB_ID
+
 TMPDIR=/no/such/directory run -n 1 true
 expect_code 125 "no directory for the session"
 expect_err '/no/such/directory.*set TMPDIR' "no directory for the session is said"

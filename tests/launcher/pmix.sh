@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 for n in 1 2 5; do
-	for task in noop modex "modex 100000" dmodex jobdata publish query group bindings; do
+	for task in noop modex "modex 100000" dmodex jobdata publish query group bindings control notify connect stranger; do
 		run -n $n "$CLIENT" $task
 		expect_code 0 "$n ranks, task $task"
 	done

@@ -344,6 +344,72 @@ static void task_bindings(const char *argument)
     free(list);
 }
 
+static void control_signal(uint32_t rank, int signal)
+{
+    pmix_info_t info;
+    pmix_proc_t target = rank_proc(rank);
+    PMIX_INFO_LOAD(&info, PMIX_JOB_CTRL_SIGNAL, &signal, PMIX_INT);
+    CHECK_OK(PMIx_Job_control(&target, 1, &info, 1, NULL, NULL));
+}
+
+static volatile sig_atomic_t got_signal;
+
+static void on_signal(int signal)
+{
+    got_signal = signal;
+}
+
+/* Rank 0 has hcommrun send a signal to the last rank. */
+static void task_control(const char *argument)
+{
+    (void)argument;
+    (void)signal(SIGUSR2, on_signal);
+    fence(false);
+    if (self.rank == 0)
+        control_signal(job_size - 1, SIGUSR2);
+    for (int i = 0; self.rank == job_size - 1 && i < 1000 && !got_signal; i++)
+        (void)usleep(10000);
+    CHECK((got_signal == SIGUSR2) == (self.rank == job_size - 1), "signal %d", (int)got_signal);
+    fence(false);
+}
+
+/* Rank 0 raises an event of its own; every other rank gets it. */
+static void task_notify(const char *argument)
+{
+    (void)argument;
+    pmix_status_t code = PMIX_ERR_PROC_ABORTED;
+    pmix_info_t info;
+    if (self.rank != 0)
+        CHECK(PMIx_Register_event_handler(&code, 1, NULL, 0, on_event, NULL, NULL) >= 0, "no handler");
+    fence(false);
+    if (self.rank == 0) {
+        PMIX_INFO_LOAD(&info, PMIX_EVENT_AFFECTED_PROC, &self, PMIX_PROC);
+        CHECK_OK(PMIx_Notify_event(code, &self, PMIX_RANGE_NAMESPACE, &info, 1, NULL, NULL));
+    }
+    for (int i = 0; self.rank != 0 && i < 1000 && lost_rank < 0; i++)
+        (void)usleep(10000);
+    CHECK(self.rank == 0 || lost_rank == 0, "event says %d", (int)lost_rank);
+    fence(false);
+}
+
+static void task_connect(const char *argument)
+{
+    (void)argument;
+    CHECK_OK(PMIx_Connect(&everybody, 1, NULL, 0));
+    CHECK_OK(PMIx_Disconnect(&everybody, 1, NULL, 0));
+}
+
+/* Data of a process that does not exist is an error, not a wait. */
+static void task_stranger(const char *argument)
+{
+    (void)argument;
+    pmix_value_t *value = NULL;
+    pmix_proc_t stranger;
+    PMIX_LOAD_PROCID(&stranger, "no-such-job", 0);
+    CHECK(PMIx_Get(&stranger, "key", NULL, 0, &value) != PMIX_SUCCESS, "found a stranger");
+    fence(false);
+}
+
 static const struct {
     const char *name;
     void (*run)(const char *argument);
@@ -352,7 +418,8 @@ static const struct {
     {"jobdata", task_jobdata}, {"publish", task_publish},   {"query", task_query},
     {"abort", task_abort},     {"die", task_die},           {"leave", task_leave},
     {"event", task_event},     {"log", task_log},           {"spawn", task_spawn},
-    {"group", task_group},     {"bindings", task_bindings},
+    {"group", task_group},     {"bindings", task_bindings}, {"control", task_control},
+    {"notify", task_notify},   {"connect", task_connect},   {"stranger", task_stranger},
 };
 
 int main(int argc, char **argv)
