@@ -10,6 +10,7 @@ include tests/multi/local.mk
 include tests/launcher/local.mk
 include tests/fuzz/local.mk
 include tests/check/local.mk
+include tests/verbs/local.mk
 include tests/install/local.mk
 include tests/failure/local.mk
 EXTRA_DIST += tests/lsan.supp

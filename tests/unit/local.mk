@@ -95,6 +95,18 @@ tests_unit_mem_pool_SOURCES = tests/unit/mem_pool.c
 tests_unit_mem_pool_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_mem_pool_LDADD = $(UNIT_LIBS)
 
+# transports/ofi
+UNIT_TESTS += tests/unit/ofi_netif tests/unit/ofi_shmname tests/unit/ofi_wire
+tests_unit_ofi_netif_SOURCES = tests/unit/ofi_netif.c
+tests_unit_ofi_netif_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_ofi_netif_LDADD = $(UNIT_LIBS)
+tests_unit_ofi_shmname_SOURCES = tests/unit/ofi_shmname.c
+tests_unit_ofi_shmname_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_ofi_shmname_LDADD = $(UNIT_LIBS)
+tests_unit_ofi_wire_SOURCES = tests/unit/ofi_wire.c
+tests_unit_ofi_wire_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_ofi_wire_LDADD = $(UNIT_LIBS)
+
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
 endif

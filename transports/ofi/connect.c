@@ -21,7 +21,8 @@
  * is waited for: the runtime's own deadline covers that.
  */
 enum {
-    TRY_INTERVAL_US = 50, /* between posts of a HELLO */
+    TRY_INTERVAL_MIN_US = 50, /* between posts of a HELLO; doubles: the provider connects meanwhile */
+    TRY_INTERVAL_MAX_US = 5000,
     FIRST_PAUSE_MS = 50,  /* after the first failed attempt; doubles */
     PROBE_AFTER_MS = 100, /* of being refused */
     PROBE_INTERVAL_MAX_MS = 10000,
@@ -317,6 +318,7 @@ static bool attempt_begin(struct hc_ofi_ep *ep, uint64_t now)
         return false;
     }
     ep->attempt_end = now + attempt_share(settings, ep->attempts);
+    ep->try_interval_us = TRY_INTERVAL_MIN_US;
     return true;
 }
 
@@ -339,7 +341,8 @@ static void connect_try(struct hc_ofi_ep *ep, uint64_t now)
     if (result == 0) {
         ep->state = HC_OFI_EP_UP;
     } else if (result == -FI_EAGAIN) {
-        ep->next_attempt = now + TRY_INTERVAL_US * UINT64_C(1000);
+        ep->try_interval_us *= ep->try_interval_us < TRY_INTERVAL_MAX_US ? 2 : 1;
+        ep->next_attempt = now + ep->try_interval_us * UINT64_C(1000);
         attempt_judge(ep, now);
     } else {
         attempt_failed(ep, HCOMM_ERR_UNREACHABLE, hc_ofi_ep_iface(ep)->lib->strerror((int)-result));
@@ -386,6 +389,7 @@ static void report(struct hc_ofi_ep *ep)
     hcomm_status_t error = ep->error;
     ep->state = HC_OFI_EP_FAILED;
     probe_end(ep);
+    hc_ofi_sweep(iface);
     iface->reporting = ep;
     hc_ofi_ep_abandon(ep, error, true);
     if (iface->reporting)

@@ -76,6 +76,28 @@ static hcomm_status_t choose_info(struct hc_ofi_iface *iface, const struct hc_re
     return iface->info ? HCOMM_OK : hc_error(HCOMM_ERR_NO_MEMORY, "no memory for %s", resource->name);
 }
 
+/* Give the endpoint about to be opened a name of ours, where endpoints are files in /dev/shm. */
+static hcomm_status_t name_region(struct hc_ofi_iface *iface)
+{
+    char name[HC_OFI_SHMNAME_MAX];
+    if (iface->profile->scope != HC_OFI_SCOPE_HOST)
+        return HCOMM_OK;
+    hc_ofi_shmname_make(iface->scope, name);
+    char *copy = strdup(name);
+    if (!copy)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for %s", iface->profile->name);
+    free(iface->info->src_addr);
+    iface->info->src_addr = copy;
+    iface->info->src_addrlen = strlen(copy) + 1;
+    return HCOMM_OK;
+}
+
+void hc_ofi_sweep(const struct hc_ofi_iface *iface)
+{
+    if (iface->profile->scope == HC_OFI_SCOPE_HOST)
+        (void)hc_ofi_shmname_sweep("/dev/shm", iface->scope);
+}
+
 static hcomm_status_t open_domain(struct hc_ofi_iface *iface)
 {
     struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC, .count = iface->params.world_size};
@@ -113,6 +135,9 @@ static hcomm_status_t open_cq(struct hc_ofi_iface *iface)
 static hcomm_status_t open_endpoint(struct hc_ofi_iface *iface, struct fid_ep **opened)
 {
     struct fid_ep *ep;
+    hcomm_status_t status = name_region(iface);
+    if (status != HCOMM_OK)
+        return status;
     int result = fi_endpoint(iface->domain, iface->info, &ep, NULL);
     if (result)
         return open_error(iface, "opening an endpoint", result);
@@ -160,7 +185,7 @@ static hcomm_status_t read_name(struct hc_ofi_iface *iface)
     name->profile = iface->profile->id;
     name->format = wire_format(iface->info, name->name);
     name->pid = (uint32_t)getpid();
-    name->scope = hc_ofi_scope_id(iface->profile->scope);
+    name->scope = iface->scope;
     uint8_t blob[HC_OFI_ADDRESS_MAX];
     struct hc_ofi_address checked;
     if (hc_ofi_address_parse(blob, hc_ofi_address_pack(name, blob), &checked) != HCOMM_OK)
@@ -335,6 +360,7 @@ static hcomm_status_t init(struct hc_ofi_iface *iface, const struct hc_resource 
     if (status != HCOMM_OK)
         return status;
     fill_attr(iface);
+    hc_ofi_sweep(iface);
     hcomm_status_t (*const steps[])(struct hc_ofi_iface *) = {open_domain, open_cq};
     for (size_t i = 0; i < hc_array_len(steps); i++) {
         status = steps[i](iface);
@@ -372,6 +398,7 @@ static struct hc_ofi_iface *iface_new(const struct hc_ofi_lib *lib, const struct
     iface->profile = profile;
     iface->event_fd = iface->timer_fd = -1;
     iface->next_key = 1;
+    iface->scope = hc_ofi_scope_id(profile->scope);
     iface->job_hash = hc_ofi_hash(HC_OFI_HASH_START, params->job_id, strlen(params->job_id));
     iface->job = (uint16_t)iface->job_hash;
     hc_pool_init(&iface->ops, sizeof(struct hc_ofi_op), OPS_PER_SLAB);
@@ -446,6 +473,7 @@ void hc_ofi_close(struct hc_iface *base)
     while (iface->rail_count > 0)
         close_fid(&iface->rails[--iface->rail_count]->fid, "endpoint");
     drop_orphans(iface);
+    hc_ofi_sweep(iface);
     close_slabs(iface);
     if (iface->wake_cq)
         close_fid(&iface->wake_cq->fid, "completion queue to sleep on");

@@ -14,5 +14,7 @@ libhcrt_la_SOURCES += \
 	transports/ofi/query.c \
 	transports/ofi/rma.c \
 	transports/ofi/send.c \
+	transports/ofi/shmname.c \
+	transports/ofi/shmname.h \
 	transports/ofi/wire.c \
 	transports/ofi/wire.h

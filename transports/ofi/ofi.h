@@ -20,6 +20,7 @@
 #include "runtime/base/pool.h"
 #include "transports/ofi/lib.h"
 #include "transports/ofi/profile.h"
+#include "transports/ofi/shmname.h"
 #include "transports/ofi/wire.h"
 #include "transports/transport.h"
 
@@ -136,9 +137,10 @@ struct hc_ofi_ep {
     unsigned buffers;          /* bounce buffers held by its ops */
     unsigned injected;         /* messages without completion since the last one with */
     /* Connecting, and probing an ep that the provider refuses (connect.c). */
-    unsigned attempts;      /* failed ones */
-    uint64_t next_attempt;  /* not before */
-    uint64_t attempt_end;   /* this attempt counts as failed from here on */
+    unsigned attempts;     /* failed ones */
+    uint64_t next_attempt; /* not before */
+    uint64_t attempt_end;  /* this attempt counts as failed from here on */
+    unsigned try_interval_us;
     uint64_t refused_since; /* 0: not refused */
     uint64_t last_refused;
     uint64_t next_probe, probe_interval;
@@ -172,6 +174,7 @@ struct hc_ofi_iface {
     struct fid_ep *rails[HC_OFI_RAIL_MAX]; /* [0] is the main endpoint */
     unsigned rail_count;                   /* open ones */
     struct hc_ofi_address name;            /* of the main endpoint */
+    uint64_t scope;                        /* hc_ofi_scope_id() */
     uint64_t job_hash;
     uint16_t job; /* what of it fits into every header */
     size_t inject_max;
@@ -233,6 +236,8 @@ hcomm_status_t hc_ofi_slab_add(struct hc_ofi_iface *iface, size_t count, size_t 
                                struct hc_ofi_slab **slab) HC_MUST_CHECK;
 /* A bounce buffer for an op of the ep; NULL when the ep holds its share or memory is short. */
 struct hc_ofi_buffer *hc_ofi_buffer_get(struct hc_ofi_ep *ep);
+/* Remove what dead processes left behind, where endpoints are files. */
+void hc_ofi_sweep(const struct hc_ofi_iface *iface);
 /* Open rails until `count` are there; fewer is not an error. */
 void hc_ofi_rails_open(struct hc_ofi_iface *iface, unsigned count);
 /* Post one receive; false when the provider cannot take it now. */

@@ -1,0 +1,1 @@
+EXTRA_DIST += tests/verbs/run tests/verbs/vm
