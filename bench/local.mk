@@ -10,6 +10,12 @@ EXTRA_PROGRAMS = \
 bench_hcomm_noop_SOURCES = bench/hcomm_noop.c
 bench_hcomm_noop_LDADD = libhcommrt.la
 
+check_PROGRAMS += bench/message_cost
+bench_message_cost_SOURCES = bench/message_cost.c
+bench_message_cost_LDADD = libhcommrt.la
+# No wrapper script around it: strace and valgrind start the program itself.
+bench_message_cost_LDFLAGS = $(AM_LDFLAGS) -static
+
 bench_raw_copy_SOURCES = bench/raw.c bench/raw.h bench/raw_copy.c
 bench_raw_line_SOURCES = bench/raw.c bench/raw.h bench/raw_line.c
 bench_raw_ring_SOURCES = bench/raw.c bench/raw.h bench/raw_ring.c
@@ -19,6 +25,7 @@ HC_BENCH_NEEDS = \
 	hcommrun \
 	hcomm_perf \
 	bench/hcomm_noop \
+	bench/message_cost \
 	bench/raw_copy \
 	bench/raw_line \
 	bench/raw_ring \
@@ -36,14 +43,18 @@ bench-mpi-programs:
 	done
 bench: bench-programs
 	$(PYTHON3) $(srcdir)/bench/compare --build .
-.PHONY: bench bench-programs bench-mpi-programs
+bench-smoke: bench-programs bench/message_cost
+	$(AM_V_at)srcdir=$(srcdir) $(srcdir)/bench/smoke.sh
+.PHONY: bench bench-smoke bench-programs bench-mpi-programs
 
 PYTHON3 = python3
 EXTRA_DIST += \
+	bench/budget \
 	bench/compare \
 	bench/mpi_noop.c \
 	bench/mpi_peer.c \
 	bench/peers.py \
+	bench/smoke.sh \
 	bench/startup \
 	bench/tables.py
 CLEANFILES += \
@@ -51,3 +62,7 @@ CLEANFILES += \
 	bench/mpi_noop.openmpi \
 	bench/mpi_peer.mpich \
 	bench/mpi_peer.openmpi
+
+# In `make check`: seconds each.
+dist_check_SCRIPTS += bench/costs.sh bench/perf_checks.sh
+TESTS += bench/costs.sh bench/perf_checks.sh
