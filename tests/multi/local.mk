@@ -57,3 +57,13 @@ tests_multi_p2p_huge_LDADD = libhcommrt.la
 P2P_TESTS = tests/multi/p2p.sh
 dist_check_SCRIPTS += $(P2P_TESTS)
 TESTS += $(P2P_TESTS)
+
+# Random patterns against a model; check-long runs the full number of them.
+check_PROGRAMS += tests/multi/model_random
+tests_multi_model_random_SOURCES = tests/multi/model_random.c tests/multi/p2p_cases.h tests/multi/check.h
+tests_multi_model_random_LDADD = libhcommrt.la
+dist_check_SCRIPTS += tests/multi/model.sh
+TESTS += tests/multi/model.sh
+.PHONY: check-long
+check-long: all $(check_PROGRAMS)
+	srcdir=$(srcdir) sh $(srcdir)/tests/multi/model.sh long
