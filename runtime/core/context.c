@@ -19,7 +19,6 @@ enum {
     REQUESTS_PER_SLAB = 64,
     MESSAGES_PER_SLAB = 64,
     POOLED_MESSAGE = sizeof(struct hcomm_message) + 256,
-    LOST_PEER_GRACE_MS = 2000, /* for the final fence once it is known that somebody will not come */
 };
 
 /* FNV-1a (Fowler, Noll, Vo), 64 bits. */
@@ -280,8 +279,7 @@ static void end_operations(struct hcomm_context *context)
             hc_peer_end_operations(context->peers[rank]);
 }
 
-/* Everything, in whatever state; nobody else uses the context. */
-static void destroy(struct hcomm_context *context)
+void hc_context_destroy(struct hcomm_context *context)
 {
     hc_topology_fini(context);
     if (context->infos.next)
@@ -317,169 +315,12 @@ HCOMM_API hcomm_status_t hcomm_init(hcomm_handle_t *handle, const hcomm_config_t
     context->epoll_fd = context->wake_fd = -1;
     hcomm_status_t status = start(context, config);
     if (status != HCOMM_OK) {
-        destroy(context);
+        hc_context_destroy(context);
         return status;
     }
     hc_progress_register(context);
     *handle = context;
     return HCOMM_OK;
-}
-
-/* ---- end ---- */
-
-static bool queues_are_empty(void *arg)
-{
-    const struct hcomm_context *context = arg;
-    return hc_list_empty(&context->pending) && hc_list_empty(&context->failing);
-}
-
-/* Flushes of all eps at once. */
-struct flush {
-    struct hc_op op;
-    bool done;
-};
-
-static void flush_done(struct hc_op *op, hcomm_status_t status)
-{
-    (void)status; /* a broken ep has nothing left to flush; its failure is reported on its own */
-    hc_container_of(op, struct flush, op)->done = true;
-}
-
-struct flush_set {
-    struct hcomm_context *context;
-    struct flush *flushes; /* by rank */
-};
-
-static bool flushed(const struct flush_set *set, uint32_t rank)
-{
-    const struct hc_peer *peer = set->context->peers[rank];
-    return !peer || peer->state != HC_PEER_READY || set->flushes[rank].done;
-}
-
-static bool all_flushed(void *arg)
-{
-    const struct flush_set *set = arg;
-    for (uint32_t rank = 0; rank < set->context->job->size; rank++)
-        if (!flushed(set, rank))
-            return false;
-    return true;
-}
-
-static void start_flush(struct hc_peer *peer, struct flush *flush)
-{
-    flush->op.done = flush_done;
-    hcomm_status_t status = peer->ops->flush(peer->ep, &flush->op);
-    while (status == HCOMM_AGAIN && peer->state == HC_PEER_READY) {
-        (void)hc_progress(peer->context);
-        status = peer->ops->flush(peer->ep, &flush->op);
-    }
-    if (status != HCOMM_IN_PROGRESS)
-        flush->done = true;
-}
-
-static hcomm_status_t flush_eps(struct hcomm_context *context, int timeout_ms)
-{
-    struct flush_set set = {context, calloc(context->job->size, sizeof(struct flush))};
-    if (!set.flushes)
-        return hc_error(HCOMM_ERR_NO_MEMORY, "hcomm_finalize: out of memory");
-    for (uint32_t rank = 0; rank < context->job->size; rank++)
-        if (context->peers[rank] && context->peers[rank]->state == HC_PEER_READY)
-            start_flush(context->peers[rank], &set.flushes[rank]);
-    hcomm_status_t status = hc_wait(context, all_flushed, &set, NULL, timeout_ms);
-    if (status != HCOMM_OK)
-        /* a late done() must not write to freed memory: the eps go first */
-        for (uint32_t rank = 0; rank < context->job->size; rank++)
-            if (!flushed(&set, rank))
-                hc_peer_fail(context->peers[rank], HCOMM_ERR_TIMEOUT, "not flushed before the deadline");
-    (void)hc_peer_progress(context);
-    free(set.flushes);
-    return status;
-}
-
-static bool fence_is_done(void *arg)
-{
-    return hc_boot_op_done(arg);
-}
-
-static bool somebody_is_lost(const struct hcomm_context *context)
-{
-    return atomic_load_explicit(&context->counters.value[HC_COUNTER_PEERS_LOST], memory_order_relaxed) > 0;
-}
-
-static hcomm_status_t name_first_lost(const struct hcomm_context *context)
-{
-    for (uint32_t rank = 0; rank < context->job->size; rank++)
-        if (context->peers[rank] && context->peers[rank]->state == HC_PEER_FAILED)
-            return hc_error(HCOMM_ERR_PEER_LOST, "hcomm_finalize: %s",
-                            context->peers[rank]->detail ? context->peers[rank]->detail : "a peer is lost");
-    return hc_error(HCOMM_ERR_PEER_LOST, "hcomm_finalize: a peer is lost");
-}
-
-/* The clock is looked at between waits, because a peer may be found dead while the fence is waited for. */
-static hcomm_status_t wait_for_fence(struct hcomm_context *context, struct hc_boot_op *op)
-{
-    enum { STEP_MS = 200 };
-    uint64_t deadline = hc_deadline_ms((unsigned)context->settings.timeout_ms);
-    bool shortened = false;
-    for (;;) {
-        if (hc_wait(context, fence_is_done, op, NULL, STEP_MS) == HCOMM_OK)
-            return op->status;
-        hc_boot_drain(context->boot);
-        if (somebody_is_lost(context) && !shortened) {
-            deadline = hc_deadline_ms(LOST_PEER_GRACE_MS);
-            shortened = true;
-        }
-        if (hc_clock_ns() >= deadline)
-            return shortened
-                       ? name_first_lost(context)
-                       : hc_error(
-                             HCOMM_ERR_TIMEOUT,
-                             "hcomm_finalize: not all of %u ranks arrived within %d ms (setting timeout_ms)",
-                             context->job->size, context->settings.timeout_ms);
-    }
-}
-
-static hcomm_status_t fence(struct hcomm_context *context)
-{
-    if (context->job->size == 1)
-        return HCOMM_OK;
-    struct hc_boot_op op = {0};
-    hcomm_status_t status = hc_boot_fence(context->boot, &op);
-    if (status != HCOMM_OK)
-        return status;
-    status = wait_for_fence(context, &op);
-    hc_boot_op_cancel(context->boot, &op);
-    if (status != HCOMM_OK && somebody_is_lost(context))
-        return name_first_lost(context);
-    return status;
-}
-
-static hcomm_status_t leave(struct hcomm_context *context)
-{
-    int timeout_ms = context->settings.timeout_ms;
-    hcomm_status_t queues = hc_wait(context, queues_are_empty, context, NULL, timeout_ms);
-    if (queues == HCOMM_ERR_TIMEOUT)
-        queues =
-            hc_error(HCOMM_ERR_TIMEOUT, "hcomm_finalize: messages are still queued after %d ms", timeout_ms);
-    context->finalizing = true;
-    hcomm_status_t flushes = flush_eps(context, timeout_ms);
-    hcomm_status_t fenced = fence(context);
-    if (fenced != HCOMM_OK)
-        return fenced;
-    return queues != HCOMM_OK ? queues : flushes;
-}
-
-HCOMM_API hcomm_status_t hcomm_finalize(hcomm_handle_t handle)
-{
-    if (!handle)
-        return HCOMM_OK;
-    hc_progress_thread_stop(handle);
-    hc_lock_acquire(&handle->lock);
-    hcomm_status_t status = leave(handle);
-    hc_lock_release(&handle->lock);
-    hc_progress_unregister(handle);
-    destroy(handle);
-    return status;
 }
 
 HCOMM_API void hcomm_abort(hcomm_handle_t handle, int code)

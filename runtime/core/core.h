@@ -286,6 +286,8 @@ struct hcomm_context {
 
 /* ---- context.c ---- */
 
+/* Free everything, in whatever state; nobody else uses the context, lock not held. */
+void hc_context_destroy(struct hcomm_context *context);
 /* host_of[] of the context, filled at first need; NULL with an error detail when the boot layer fails. */
 const uint32_t *hc_context_hosts(struct hcomm_context *context);
 /* Write this rank's blob (HC_BLOB_MAX bytes of room). */

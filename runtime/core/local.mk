@@ -12,6 +12,7 @@ libhcrt_la_SOURCES += \
 	runtime/core/complete.c \
 	runtime/core/context.c \
 	runtime/core/core.h \
+	runtime/core/finalize.c \
 	runtime/core/info.c \
 	runtime/core/match.c \
 	runtime/core/match.h \
