@@ -46,7 +46,7 @@ static void child_main(const struct cf_case *test, const struct cf *template, in
     else
         (void)snprintf(cf.shared->failure[rank], sizeof(cf.shared->failure[0]), "SKIP");
     cf_close(&cf);
-    _exit(0);
+    exit(0); /* and let a leak checker look */
 }
 
 static void start(const struct cf_case *test, const struct cf *template)
