@@ -47,21 +47,34 @@ Test(shm_pool, chunks_are_distinct_until_none_is_left)
     cr_assert(hc_shm_pool_peek(&pool) == HC_SHM_NO_CHUNK);
 }
 
-Test(shm_pool, most_recently_freed_chunk_is_used_first)
+Test(shm_pool, chunk_that_came_back_first_is_used_first)
+{
+    uint32_t index[4];
+    for (int i = 0; i < 4; i++)
+        index[i] = hand_out(&a);
+    give_back(index[0]);
+    give_back(index[1]);
+    hc_shm_pool_reclaim(&pool, &a);
+    cr_assert(a.count == 2);
+    cr_assert(hand_out(&b) == index[0] && hand_out(&b) == index[1]);
+    cr_assert(hc_shm_pool_peek(&pool) == HC_SHM_NO_CHUNK);
+}
+
+Test(shm_pool, chunk_in_the_middle_waits_for_the_older_ones)
 {
     uint32_t first = hand_out(&a), second = hand_out(&a);
-    give_back(first);
-    hc_shm_pool_reclaim(&pool, &a);
-    cr_assert(hc_shm_pool_peek(&pool) == first);
     give_back(second);
     hc_shm_pool_reclaim(&pool, &a);
-    cr_assert(hc_shm_pool_peek(&pool) == second && a.count == 0);
+    cr_assert(a.count == 2);
+    give_back(first);
+    hc_shm_pool_reclaim(&pool, &a);
+    cr_assert(a.count == 0);
 }
 
 Test(shm_pool, peek_alone_takes_nothing)
 {
     cr_assert(hc_shm_pool_peek(&pool) == hc_shm_pool_peek(&pool));
-    cr_assert(pool.free_count == 4);
+    cr_assert(pool.touched == 0 && pool.free_count == 0);
 }
 
 Test(shm_pool, chunks_of_a_dead_receiver_come_back)
@@ -70,7 +83,7 @@ Test(shm_pool, chunks_of_a_dead_receiver_come_back)
     (void)hand_out(&b);
     (void)hand_out(&a);
     hc_shm_pool_reclaim(&pool, &a);
-    cr_assert(a.count == 2 && pool.free_count == 1);
+    cr_assert(a.count == 2 && pool.free_count == 0);
     hc_shm_pool_abandon(&pool, &a);
-    cr_assert(a.count == 0 && b.count == 1 && pool.free_count == 3);
+    cr_assert(a.count == 0 && b.count == 1 && pool.free_count == 2);
 }

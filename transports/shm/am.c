@@ -66,7 +66,7 @@ static inline uint32_t find_chunk(struct hc_shm_iface *iface, struct hc_shm_ep *
     hc_shm_pool_reclaim(&iface->pool, &ep->inflight);
     if (hc_unlikely(ep->inflight.count >= HC_SHM_EP_CHUNKS))
         return HC_SHM_NO_CHUNK;
-    if (hc_unlikely(!iface->pool.free_count))
+    if (hc_unlikely(hc_shm_pool_peek(&iface->pool) == HC_SHM_NO_CHUNK))
         hc_shm_reclaim_all(iface);
     return hc_shm_pool_peek(&iface->pool);
 }

@@ -13,10 +13,8 @@ hcomm_status_t hc_shm_pool_init(struct hc_shm_pool *pool, const struct hc_shm_se
         .chunks = segment->chunks,
         .free = lists,
         .next = lists + count,
-        .free_count = count,
+        .count = count,
     };
-    for (uint32_t i = 0; i < count; i++)
-        pool->free[i] = count - 1 - i;
     return HCOMM_OK;
 }
 
@@ -31,7 +29,7 @@ static void pop_oldest(struct hc_shm_pool *pool, struct hc_shm_inflight *infligh
     uint32_t index = inflight->head;
     inflight->head = pool->next[index];
     inflight->count--;
-    pool->free[pool->free_count++] = index;
+    pool->free[(pool->free_head + pool->free_count++) % pool->count] = index;
 }
 
 void hc_shm_pool_reclaim(struct hc_shm_pool *pool, struct hc_shm_inflight *inflight)
@@ -47,14 +45,28 @@ void hc_shm_pool_abandon(struct hc_shm_pool *pool, struct hc_shm_inflight *infli
         pop_oldest(pool, inflight);
 }
 
+/* Whether the next chunk is one never used before. */
+static bool next_is_fresh(const struct hc_shm_pool *pool)
+{
+    return pool->touched < pool->count && (pool->touched < HC_SHM_HOT_CHUNKS || !pool->free_count);
+}
+
 uint32_t hc_shm_pool_peek(const struct hc_shm_pool *pool)
 {
-    return pool->free_count ? pool->free[pool->free_count - 1] : HC_SHM_NO_CHUNK;
+    if (next_is_fresh(pool))
+        return pool->touched;
+    return pool->free_count ? pool->free[pool->free_head] : HC_SHM_NO_CHUNK;
 }
 
 void hc_shm_pool_send(struct hc_shm_pool *pool, struct hc_shm_inflight *inflight)
 {
-    uint32_t index = pool->free[--pool->free_count];
+    uint32_t index = hc_shm_pool_peek(pool);
+    if (next_is_fresh(pool)) {
+        pool->touched++;
+    } else {
+        pool->free_head = (pool->free_head + 1) % pool->count;
+        pool->free_count--;
+    }
     /* relaxed: published together with the reference, by the release in hc_shm_commit */
     atomic_store_explicit(&pool->flags[index].busy, 1, memory_order_relaxed);
     if (inflight->count++)

@@ -25,7 +25,8 @@ enum {
     HC_SHM_BCOPY_INLINE_LINES = 4, /* packed messages up to that many lines travel in the ring */
     HC_SHM_BCOPY_INLINE = HC_SHM_BCOPY_INLINE_LINES * HC_SHM_LINE - HC_SHM_HEADER,
     HC_SHM_EP_CHUNKS = 16, /* chunks in flight to one peer: enough to overlap, few enough to stay in cache */
-    HC_SHM_BATCH = 32,     /* records taken from one ring per poll: bounds how long others wait */
+    HC_SHM_HOT_CHUNKS = 16,
+    HC_SHM_BATCH = 32, /* records taken from one ring per poll: bounds how long others wait */
 };
 
 /* What a process is, for the purpose of reaching it. */
@@ -36,13 +37,18 @@ struct hc_shm_identity {
     uint64_t start;
 };
 
-/* The sender's bulk pool: which chunks are free. Chunks in flight are linked per ep, oldest first. */
+/*
+ * The sender's bulk pool: which chunks are free. Chunks in flight are linked per ep, oldest first. Returned
+ * ones are used again oldest first, and at least HC_SHM_HOT_CHUNKS are in rotation: what was just read would
+ * have to be fetched from the inner cache of the receiver's core. No more than needed are ever touched.
+ */
 struct hc_shm_pool {
     struct hc_shm_flag *flags;
     unsigned char *chunks;
-    uint32_t *free;
+    uint32_t *free; /* queue of the chunks that came back; `count` entries */
     uint32_t *next;
-    uint32_t free_count;
+    uint32_t count, touched; /* chunks, and how many of them were used at least once: the first ones */
+    uint32_t free_head, free_count;
 };
 
 enum { HC_SHM_NO_CHUNK = UINT32_MAX };
@@ -198,7 +204,7 @@ void hc_shm_pool_fini(struct hc_shm_pool *pool);
 void hc_shm_pool_reclaim(struct hc_shm_pool *pool, struct hc_shm_inflight *inflight);
 /* Give up on all chunks in flight to a receiver that is dead. */
 void hc_shm_pool_abandon(struct hc_shm_pool *pool, struct hc_shm_inflight *inflight);
-/* A free chunk, most recently used first, or HC_SHM_NO_CHUNK. Nothing is promised until hc_shm_pool_send. */
+/* A free chunk, or HC_SHM_NO_CHUNK. Nothing is promised until hc_shm_pool_send. */
 uint32_t hc_shm_pool_peek(const struct hc_shm_pool *pool);
 /* Mark the chunk from hc_shm_pool_peek as in flight; done before the reference is published. */
 void hc_shm_pool_send(struct hc_shm_pool *pool, struct hc_shm_inflight *inflight);
