@@ -67,3 +67,9 @@ TESTS += tests/multi/model.sh
 .PHONY: check-long
 check-long: all $(check_PROGRAMS)
 	srcdir=$(srcdir) sh $(srcdir)/tests/multi/model.sh long
+
+check_PROGRAMS += tests/multi/settings_effects
+tests_multi_settings_effects_SOURCES = tests/multi/settings_effects.c tests/multi/p2p_cases.h tests/multi/check.h
+tests_multi_settings_effects_LDADD = libhcommrt.la
+dist_check_SCRIPTS += tests/multi/settings.sh
+TESTS += tests/multi/settings.sh

@@ -22,8 +22,7 @@ enum {
     MESSAGES_MAX = 24,
     TAGS = 3,
     OPEN_MAX = 6,
-    BUDGET = 12 << 20,
-    HEADER = 16
+    BUDGET_SHIFT = 16,
 };
 
 struct message {
@@ -86,12 +85,13 @@ static size_t random_size(unsigned *state, size_t *budget)
 static void draw_plan(struct plan *plan, unsigned seed, int thread)
 {
     unsigned state = seed * 2654435761u + (unsigned)thread * 40503u + 1;
-    size_t budget = BUDGET;
+
     memset(plan, 0, sizeof(*plan));
     plan->seed = seed;
     plan->thread = thread;
     for (int i = 0; i < 8; i++)
         (void)check_random(&state);
+    size_t budget = (size_t)1 << (BUDGET_SHIFT + check_random(&state) % 8);
     unsigned density = 1 + check_random(&state) % MESSAGES_MAX;
     for (int a = 0; a < p2p_size; a++) {
         for (int b = 0; b < p2p_size; b++) {
