@@ -117,8 +117,6 @@ static void digest(struct hc_stream *stream, size_t old)
 {
     struct hc_iof *iof = stream->iof;
     const char *fresh = stream->line + old;
-    if (iof->copy)
-        iof->copy(iof, stream->rank, stream->channel, fresh, stream->used - old);
     const char *newline = memrchr(fresh, '\n', stream->used - old);
     if (newline)
         pass_on(stream, (size_t)(newline - stream->line) + 1);

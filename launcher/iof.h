@@ -50,9 +50,6 @@ struct hc_iof {
     struct hc_feed feed;
     /* The output cannot be written any more: called once, with the errno. */
     void (*broken)(struct hc_iof *iof, const char *name, int error);
-    /* All of a rank's output, as it is read; NULL unless somebody asked. */
-    void (*copy)(struct hc_iof *iof, uint32_t rank, enum hc_iof_channel channel, const char *data,
-                 size_t size);
     bool broken_reported;
 };
 

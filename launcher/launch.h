@@ -3,8 +3,8 @@
  * functions run on its main thread.
  *
  * How a job ends early: its ranks' process groups get a first signal, --grace milliseconds later the next
- * one, of the sequence INT (Ctrl-C only), TERM, KILL; a second Ctrl-C goes to KILL at once. When all ranks
- * have ended, everything they left behind is killed.
+ * one, of the sequence INT (Ctrl-C only), TERM, KILL; Ctrl-C while the job is being ended goes to KILL at
+ * once. When all ranks have ended, everything they left behind is killed.
  */
 #ifndef HC_LAUNCHER_LAUNCH_H
 #define HC_LAUNCHER_LAUNCH_H
@@ -53,7 +53,8 @@ void hc_launch_end(struct hc_launch *launch, enum hc_end_phase phase);
 /* A rank asked for the end of the job (PMIx_Abort, MPI_Abort). */
 void hc_launch_abort(struct hc_launch *launch, uint32_t rank, int code, const char *message);
 
-/* Send a signal to the process group of a running rank. */
+/* Send a signal to the process group of every running rank, or of one. */
+void hc_launch_signal_all(struct hc_launch *launch, int signal);
 void hc_launch_signal_rank(struct hc_launch *launch, uint32_t rank, int signal);
 
 #endif

@@ -3,6 +3,8 @@ noinst_LTLIBRARIES += libhclaunch.la
 libhclaunch_la_SOURCES = \
 	launcher/bind.c \
 	launcher/bind.h \
+	launcher/end.c \
+	launcher/end.h \
 	launcher/environment.c \
 	launcher/environment.h \
 	launcher/feed.c \
@@ -56,7 +58,9 @@ libhclaunch_la_SOURCES = \
 	launcher/slurm.c \
 	launcher/slurm.h \
 	launcher/spawn.c \
-	launcher/spawn.h
+	launcher/spawn.h \
+	launcher/start.c \
+	launcher/start.h
 libhclaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS) $(HWLOC_CFLAGS)
 libhclaunch_la_LIBADD = libhcbase.la libhctopo.la $(PMIX_LIBS) $(HWLOC_LIBS) -lpthread
 

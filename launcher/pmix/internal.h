@@ -38,7 +38,6 @@ struct hc_pmix {
     struct hc_list items;   /* published values, main thread only */
     struct hc_list lookups; /* waiting lookups, main thread only */
     bool initialised;
-    uint32_t iof_channels; /* channels that clients asked to see, PMIX_FWD_* bits */
 };
 
 /* The PMIx library passes no context to upcalls: there is one server per process. */
@@ -70,10 +69,6 @@ void hc_pmix_store_expire(struct hc_pmix *pmix, const struct hc_rank *rank);
 /* Serve the lookups that new values complete. */
 void hc_pmix_lookup_retry(struct hc_pmix *pmix);
 void hc_pmix_lookup_cancel_all(struct hc_pmix *pmix);
-
-/* IOF to clients that asked for it (iof.c). */
-void hc_pmix_iof_copy(struct hc_iof *iof, uint32_t rank, enum hc_iof_channel channel, const char *data,
-                      size_t size);
 
 /* Upcalls; the prototypes are those of pmix_server_module_t. */
 pmix_status_t hc_pmix_upcall_connected(const pmix_proc_t *proc, void *object, pmix_info_t info[],
@@ -113,9 +108,6 @@ void hc_pmix_upcall_log(const pmix_proc_t *client, const pmix_info_t info[], siz
 pmix_status_t hc_pmix_upcall_job_control(const pmix_proc_t *requestor, const pmix_proc_t targets[],
                                          size_t ntargets, const pmix_info_t directives[], size_t ndirs,
                                          pmix_info_cbfunc_t done, void *data);
-pmix_status_t hc_pmix_upcall_iof_pull(const pmix_proc_t procs[], size_t nprocs,
-                                      const pmix_info_t directives[], size_t ndirs,
-                                      pmix_iof_channel_t channels, pmix_op_cbfunc_t done, void *data);
 pmix_status_t hc_pmix_upcall_push_stdin(const pmix_proc_t *source, const pmix_proc_t targets[],
                                         size_t ntargets, const pmix_info_t directives[], size_t ndirs,
                                         const pmix_byte_object_t *bytes, pmix_op_cbfunc_t done, void *data);

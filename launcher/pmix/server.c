@@ -27,7 +27,6 @@ static pmix_server_module_t module = {
     .query = hc_pmix_upcall_query,
     .log = hc_pmix_upcall_log,
     .job_control = hc_pmix_upcall_job_control,
-    .iof_pull = hc_pmix_upcall_iof_pull,
     .push_stdin = hc_pmix_upcall_push_stdin,
     .group = hc_pmix_upcall_group,
 };
@@ -147,13 +146,14 @@ static hcomm_status_t init_library(struct hc_pmix *pmix)
     pmix_topology_t topology = {.source = "hwloc", .topology = hc_map_topology(pmix->launch->map)};
     bool no = false;
     uint32_t zero = 0;
-    pmix_info_t info[6];
+    pmix_info_t info[7];
     size_t count = 0;
     PMIX_INFO_LOAD(&info[count++], PMIX_SERVER_NSPACE, "hcommrun", PMIX_STRING);
     PMIX_INFO_LOAD(&info[count++], PMIX_SERVER_RANK, &zero, PMIX_PROC_RANK);
     PMIX_INFO_LOAD(&info[count++], PMIX_SERVER_TMPDIR, job->session_path, PMIX_STRING);
     PMIX_INFO_LOAD(&info[count++], PMIX_SYSTEM_TMPDIR, job->session_path, PMIX_STRING);
     PMIX_INFO_LOAD(&info[count++], PMIX_SERVER_TOOL_SUPPORT, &no, PMIX_BOOL);
+    PMIX_INFO_LOAD(&info[count++], PMIX_IOF_LOCAL_OUTPUT, &no, PMIX_BOOL); /* output is written by us */
     (void)memset(&info[count], 0, sizeof(info[count]));
     PMIX_LOAD_KEY(info[count].key, PMIX_TOPOLOGY2);
     info[count].value.type = PMIX_TOPO;

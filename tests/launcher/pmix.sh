@@ -17,6 +17,12 @@ run -n 2 "$CLIENT" log "a logged line
 expect_code 0 "PMIx_Log"
 [ "$(grep -c '^a logged line$' "$work/err")" -eq 2 ] || fail "PMIx_Log of two ranks"
 
+mkfifo "$work/open"
+exec 9<>"$work/open" # input that does not end
+run -n 2 "$CLIENT" iof <&9
+expect_code 0 "PMIx_IOF_push"
+exec 9<&-
+
 run -n 2 "$CLIENT" spawn
 expect_code 0 "PMIx_Spawn is refused and the job goes on"
 expect_err "rank 0 asked to start '/bin/true'.*does not start ranks later" "PMIx_Spawn is refused in words"

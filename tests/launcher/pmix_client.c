@@ -5,6 +5,7 @@
 #include "runtime/base/compiler.h"
 
 #include <pmix.h>
+#include <pmix_tool.h>
 
 #include <sched.h>
 #include <signal.h>
@@ -392,6 +393,24 @@ static void task_notify(const char *argument)
     fence(false);
 }
 
+/* The last rank types into the standard input of rank 0; watching its output is refused, not a hang. */
+static void task_iof(const char *argument)
+{
+    (void)argument;
+    char text[6] = "";
+    pmix_proc_t zero = rank_proc(0);
+    if (self.rank == job_size - 1) {
+        pmix_byte_object_t bytes = {.bytes = "typed", .size = 5};
+        CHECK(PMIx_IOF_pull(&zero, 1, NULL, 0, PMIX_FWD_STDOUT_CHANNEL, NULL, NULL, NULL) < 0, "pulled");
+        CHECK_OK(PMIx_IOF_push(&zero, 1, &bytes, NULL, 0, NULL, NULL));
+    }
+    if (self.rank == 0) {
+        CHECK(read(STDIN_FILENO, text, 5) == 5, "read");
+        CHECK(strcmp(text, "typed") == 0, "read '%s'", text);
+    }
+    fence(false);
+}
+
 static void task_connect(const char *argument)
 {
     (void)argument;
@@ -414,12 +433,13 @@ static const struct {
     const char *name;
     void (*run)(const char *argument);
 } tasks[] = {
-    {"noop", task_noop},       {"modex", task_modex},       {"dmodex", task_dmodex},
-    {"jobdata", task_jobdata}, {"publish", task_publish},   {"query", task_query},
-    {"abort", task_abort},     {"die", task_die},           {"leave", task_leave},
-    {"event", task_event},     {"log", task_log},           {"spawn", task_spawn},
-    {"group", task_group},     {"bindings", task_bindings}, {"control", task_control},
-    {"notify", task_notify},   {"connect", task_connect},   {"stranger", task_stranger},
+    {"noop", task_noop},         {"modex", task_modex},       {"dmodex", task_dmodex},
+    {"jobdata", task_jobdata},   {"publish", task_publish},   {"query", task_query},
+    {"abort", task_abort},       {"die", task_die},           {"leave", task_leave},
+    {"event", task_event},       {"log", task_log},           {"spawn", task_spawn},
+    {"group", task_group},       {"bindings", task_bindings}, {"control", task_control},
+    {"notify", task_notify},     {"connect", task_connect},   {"iof", task_iof},
+    {"stranger", task_stranger},
 };
 
 int main(int argc, char **argv)

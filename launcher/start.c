@@ -1,0 +1,101 @@
+#include "launcher/start.h"
+
+#include "launcher/environment.h"
+#include "launcher/oom.h"
+#include "launcher/pmix/server.h"
+#include "launcher/spawn.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+struct starter {
+    struct hc_environment environment; /* of the present program */
+    char *path;
+    struct rlimit files;
+};
+
+static hcomm_status_t cannot_start(struct hc_launch *launch, const struct hc_app *app, const char *step,
+                                   int error)
+{
+    int code = error == ENOENT || error == ENOTDIR ? HC_EXIT_NOT_FOUND : HC_EXIT_NOT_EXEC;
+    (void)hc_job_fail(&launch->job, code);
+    return hc_error(HCOMM_ERR_IO, "cannot %s '%s'%s%s on %s: %s", step, app->argv[0], app->wdir ? " in " : "",
+                    app->wdir ? app->wdir : "", launch->job.hostname, hc_errno_text(error));
+}
+
+static hcomm_status_t start_rank(struct hc_launch *launch, struct starter *starter, struct hc_rank *rank)
+{
+    const struct hc_app *app = &launch->options->apps[rank->app_index];
+    struct hc_spawn spawn = {
+        .path = starter->path,
+        .argv = app->argv,
+        .wdir = app->wdir,
+        .cpus = rank->cpus,
+        .signals = launch->signals,
+        .files = starter->files,
+    };
+    hcomm_status_t status = hc_pmix_set_environment(launch->pmix, rank->rank, &starter->environment);
+    if (status != HCOMM_OK)
+        return status;
+    spawn.env = starter->environment.list;
+    status = hc_iof_open_rank(&launch->iof, launch->options, rank->rank, &spawn.stdio);
+    if (status != HCOMM_OK)
+        return status;
+    struct hc_spawn_failure failure;
+    status = hc_spawn_process(&spawn, &rank->pid, &failure);
+    hc_iof_close_child(&spawn.stdio);
+    if (status != HCOMM_OK)
+        return cannot_start(launch, app, failure.step, failure.error);
+    rank->state = HC_RANK_RUNNING;
+    hc_log_info("rank %u: pid %d, %s", rank->rank, (int)rank->pid, starter->path);
+    return HCOMM_OK;
+}
+
+static hcomm_status_t start_app(struct hc_launch *launch, const struct hc_app *app, struct rlimit files)
+{
+    struct starter starter = {.files = files};
+    int error = 0;
+    hcomm_status_t status = hc_environment_init(&starter.environment, app);
+    if (status != HCOMM_OK)
+        return status;
+    status = hc_environment_guide_open_mpi(&starter.environment,
+                                           launch->job.num_ranks > hc_map_processors(launch->map));
+    if (status == HCOMM_OK)
+        status = hc_spawn_find(app->argv[0], app->wdir, starter.environment.list, &starter.path, &error);
+    if (status == HCOMM_ERR_IO)
+        status = cannot_start(launch, app, "execute", error);
+    for (uint32_t i = 0; status == HCOMM_OK && i < (uint32_t)app->count; i++)
+        status = start_rank(launch, &starter, &launch->job.ranks[app->first_rank + i]);
+    free(starter.path);
+    hc_environment_fini(&starter.environment);
+    return status;
+}
+
+/* Descriptors for all ranks' pipes and connections; ranks keep the limit that the user set. */
+static struct rlimit raise_file_limit(void)
+{
+    struct rlimit old = {.rlim_cur = 1024, .rlim_max = 1024};
+    (void)getrlimit(RLIMIT_NOFILE, &old);
+    struct rlimit raised = {.rlim_cur = old.rlim_max, .rlim_max = old.rlim_max};
+    (void)setrlimit(RLIMIT_NOFILE, &raised);
+    return old;
+}
+
+hcomm_status_t hc_start_ranks(struct hc_launch *launch)
+{
+    struct rlimit files = raise_file_limit();
+    launch->oom_kills = hc_oom_kills();
+    for (size_t i = 0; i < launch->options->num_apps; i++) {
+        hcomm_status_t status = start_app(launch, &launch->options->apps[i], files);
+        if (status != HCOMM_OK)
+            return status;
+    }
+    if (launch->options->settings.timeout > 0)
+        hc_loop_timer_start(&launch->loop, &launch->timeout,
+                            hc_clock_ns() +
+                                (uint64_t)launch->options->settings.timeout * UINT64_C(1000000000));
+    return hc_feed_start(&launch->iof.feed);
+}
