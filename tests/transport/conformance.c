@@ -167,10 +167,40 @@ static int run_all(const struct cf *base, char **names)
     return failed || !number ? 1 : 0;
 }
 
+/* Ask the transports, in a process of its own. */
+static void query_child(struct hc_resource_list *list)
+{
+    if (hc_transport_query(list) == HCOMM_OK)
+        _exit(0);
+    fprintf(stderr, "conformance: %s\n", hc_error_detail());
+    _exit(2);
+}
+
+/*
+ * The resources, found by a child: libraries for RDMA devices do not survive a fork, so this process, which
+ * forks for every case, must not have loaded them. NULL after a failure, which has been printed.
+ */
+static struct hc_resource_list *query(const struct hc_settings *settings)
+{
+    struct hc_resource_list *list =
+        mmap(NULL, sizeof(*list), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (list == MAP_FAILED) {
+        perror("conformance: mmap");
+        return NULL;
+    }
+    list->settings = settings;
+    pid_t pid = fork();
+    if (pid == 0)
+        query_child(list);
+    int wstatus = 0;
+    if (pid < 0 || waitpid(pid, &wstatus, 0) != pid || wstatus != 0)
+        return NULL;
+    return list;
+}
+
 int main(int argc, char **argv)
 {
     struct hc_settings settings;
-    static struct hc_resource_list list;
     if (argc < 2) {
         fprintf(stderr, "usage: conformance TRANSPORT [CASE...]\n");
         return 2;
@@ -181,17 +211,16 @@ int main(int argc, char **argv)
     }
     hc_log_set_level((enum hc_log_level)settings.log);
     settings.transports = argv[1];
-    list.settings = &settings;
-    if (hc_transport_query(&list) != HCOMM_OK) {
-        fprintf(stderr, "conformance: %s\n", hc_error_detail());
+    const struct hc_resource_list *list = query(&settings);
+    if (!list)
         return 2;
-    }
-    for (size_t i = 0; i < list.count; i++) {
-        struct cf base = {.resource = &list.entries[i], .settings = &settings};
-        if (strcmp(list.entries[i].name, argv[1]) == 0 && list.entries[i].usable)
+    for (size_t i = 0; i < list->count; i++) {
+        const struct hc_resource *found = &list->entries[i];
+        struct cf base = {.resource = found, .settings = &settings};
+        if (strcmp(found->name, argv[1]) == 0 && found->usable)
             return run_all(&base, argv + 2);
-        if (strcmp(list.entries[i].name, argv[1]) == 0)
-            printf("# %s (%s): %s\n", list.entries[i].name, list.entries[i].device, list.entries[i].reason);
+        if (strcmp(found->name, argv[1]) == 0)
+            printf("# %s (%s): %s\n", found->name, found->device, found->reason);
     }
     printf("1..0 # SKIP %s is not usable here\n", argv[1]);
     return SKIPPED;

@@ -96,7 +96,10 @@ tests_unit_mem_pool_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_mem_pool_LDADD = $(UNIT_LIBS)
 
 # transports/ofi
-UNIT_TESTS += tests/unit/ofi_netif tests/unit/ofi_shmname tests/unit/ofi_wire
+UNIT_TESTS += tests/unit/ofi_connect tests/unit/ofi_netif tests/unit/ofi_shmname tests/unit/ofi_wire
+tests_unit_ofi_connect_SOURCES = tests/unit/ofi_connect.c
+tests_unit_ofi_connect_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_ofi_connect_LDADD = $(UNIT_LIBS)
 tests_unit_ofi_netif_SOURCES = tests/unit/ofi_netif.c
 tests_unit_ofi_netif_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_ofi_netif_LDADD = $(UNIT_LIBS)
