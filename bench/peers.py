@@ -240,7 +240,8 @@ class Fabric:
 
 
 VADER = ("--mca", "pml", "ob1", "--mca", "btl", "self,vader")
-OPENMPI_UCX = ("--mca", "pml", "ucx")
+# Open MPI takes UCX by itself only where it finds an InfiniBand device.
+OPENMPI_UCX = ("--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any")
 OPENMPI_TCP = ("--mca", "pml", "ob1", "--mca", "btl", "self,tcp")
 POINT_TO_POINT = ["latency", "bw"]
 
@@ -262,7 +263,7 @@ def shared_memory():
 
 
 def network():
-    yield Hcomm("hcomm", "tcp", POINT_TO_POINT, options=["-t", "ofi"])
+    yield Hcomm("hcomm", "tcp", POINT_TO_POINT, options=["-t", "ofi:tcp"])
     yield Mpi("Open MPI", "tcp", POINT_TO_POINT, "openmpi", options=OPENMPI_TCP)
     yield Mpi("MPICH", "tcp", POINT_TO_POINT, "mpich", environment={"UCX_TLS": "tcp,self"})
     yield Ucx("UCX tcp", "tcp", "tcp,self")

@@ -28,7 +28,7 @@ measure 4 -i 3 -s 1:4K one_to_many many_to_one mbw_mr multi_lat barrier
 measure 2 -i 3 -s 1:128K --mode small latency bibw
 measure 2 -i 3 -s 1:128K --mode large latency bibw
 measure 2 -i 3 -s 4K:1M --memory hcomm --footprint 4M latency bw
-measure 2 -i 3 -s 1:1M -t ofi latency bw
+measure 2 -i 3 -s 1:1M -t ofi:tcp latency bw
 
 refuses
 refuses nothing_of_the_kind
