@@ -214,6 +214,7 @@ int main(int argc, char **argv)
         pin_rank(&options);
     perf_output_start(&options);
     code = run_transports(&options);
-    perf_output_end(&options);
+    if (!perf_output_end(&options) && code == PERF_EXIT_OK)
+        code = PERF_EXIT_FAILED;
     return code;
 }

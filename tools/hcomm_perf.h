@@ -4,6 +4,7 @@
  *     hcomm_perf.c           contexts (one per transport and progress thread), the list of tests, main
  *     hcomm_perf_options.c   command line
  *     hcomm_perf_output.c    table, CSV, JSON, the progress line
+ *     hcomm_perf_plot.c      --plot, through gnuplot
  *     hcomm_perf_case.c      one measured point: buffers, warm-up, how often, the clock, sums over ranks
  *     hcomm_perf_check.c     --check: patterns and their verification
  *     hcomm_perf_latency.c   latency, multi_lat
@@ -60,6 +61,7 @@ struct perf_options {
     const char *pin_list; /* processors in rank order; NULL: those allowed, in order */
     bool check;
     enum perf_format format;
+    const char *plot; /* SVG file to draw into; NULL: none */
 };
 
 /* A value of a row. Rates and times keep their units in every format. */
@@ -159,7 +161,12 @@ void perf_die(const struct perf *perf, const char *format, ...)
 void perf_output_start(const struct perf_options *options);
 void perf_output_row(struct perf *perf, size_t x, const double *values);
 void perf_output_progress(const struct perf *perf, size_t x);
-void perf_output_end(const struct perf_options *options);
+/* False when the plot that was asked for could not be drawn; says why. */
+bool perf_output_end(const struct perf_options *options);
+
+/* The plot: one chart per test, one curve per transport and progress thread, of each test's first column. */
+void perf_plot_add(const struct perf *perf, size_t x, double value);
+bool perf_plot_draw(const char *path);
 
 /*
  * Prepares a point of `size` bytes with peer (or HCOMM_RANK_NULL): buffers of the chosen kind, touched, and

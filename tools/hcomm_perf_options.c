@@ -226,6 +226,12 @@ static const char *apply_json(struct perf_options *options, const char *word)
     return NULL;
 }
 
+static const char *apply_plot(struct perf_options *options, const char *word)
+{
+    options->plot = word;
+    return *word && !strchr(word, '\n') ? NULL : "name a file to write";
+}
+
 static const struct option_entry entries[] = {
     {'s', "sizes", "MIN:MAX", "bytes per message, doubling from MIN; one value for one size", apply_sizes},
     {'w', "warmup", "N", "iterations before the clock starts", apply_warmup},
@@ -246,6 +252,7 @@ static const struct option_entry entries[] = {
      apply_check},
     {0, "csv", NULL, "print comma-separated values, one measure per line", apply_csv},
     {0, "json", NULL, "print one JSON array of points", apply_json},
+    {0, "plot", "FILE", "draw the points into FILE, an SVG image (needs gnuplot)", apply_plot},
 };
 enum { NUM_ENTRIES = sizeof(entries) / sizeof(entries[0]) };
 

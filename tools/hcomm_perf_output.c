@@ -126,6 +126,8 @@ void perf_output_row(struct perf *perf, size_t x, const double *values)
     }
     if (fflush(stdout) != 0)
         perf_die(perf, "cannot write the results: %m");
+    if (perf->options->plot)
+        perf_plot_add(perf, x, values[0]);
     perf->header_due = false;
     rows++;
     if (isatty(STDOUT_FILENO))
@@ -144,11 +146,12 @@ void perf_output_progress(const struct perf *perf, size_t x)
     last_output = perf_now();
 }
 
-void perf_output_end(const struct perf_options *options)
+bool perf_output_end(const struct perf_options *options)
 {
     if (perf_rank_hint() != 0)
-        return;
+        return true;
     clear_progress();
     if (options->format == PERF_FORMAT_JSON)
         (void)puts("\n]");
+    return !options->plot || rows == 0 || perf_plot_draw(options->plot);
 }

@@ -12,6 +12,7 @@ hcomm_perf_SOURCES = \
 	tools/hcomm_perf_options.c \
 	tools/hcomm_perf_output.c \
 	tools/hcomm_perf_overlap.c \
+	tools/hcomm_perf_plot.c \
 	tools/hcomm_perf_stream.c
 hcomm_perf_LDADD = libhcommrt.la
 
