@@ -61,7 +61,10 @@ static void mode_small_msg_gathers(void)
 {
     enum { MESSAGES = 1000 };
     hcomm_comm_t comm = begin(&(hcomm_config_t){.mode = HCOMM_MODE_SMALL_MSG});
-    CALL(hcomm_sendrecv(NULL, 0, peer, NEXT, NULL, 0, peer, NEXT, comm, NULL)); /* connected */
+    hcomm_request_t request;
+    CALL(hcomm_issend(NULL, 0, peer, NEXT, comm, &request));
+    CALL(hcomm_recv(NULL, 0, peer, NEXT, comm, NULL));
+    CALL(hcomm_wait(&request, NULL)); /* answered: so both ways are connected */
     flood(comm, MESSAGES, 8);
     if (p2p_rank == 0) {
         CHECK(p2p_counter("coalesced_messages") >= MESSAGES / 2);

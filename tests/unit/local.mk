@@ -110,6 +110,15 @@ tests_unit_ofi_wire_SOURCES = tests/unit/ofi_wire.c
 tests_unit_ofi_wire_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_ofi_wire_LDADD = $(UNIT_LIBS)
 
+# core
+UNIT_TESTS += tests/unit/core_blob tests/unit/core_match
+tests_unit_core_blob_SOURCES = tests/unit/core_blob.c
+tests_unit_core_blob_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_core_blob_LDADD = $(UNIT_LIBS)
+tests_unit_core_match_SOURCES = tests/unit/core_match.c
+tests_unit_core_match_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_core_match_LDADD = $(UNIT_LIBS)
+
 check_PROGRAMS += $(UNIT_TESTS)
 # Criterion cannot run under ThreadSanitizer: it stops at its inheritable arena.
 if !SANITIZE_THREAD
