@@ -1,11 +1,15 @@
 # Benchmarks beside the peers. `make bench` compares; `make bench-smoke` runs everything for seconds and checks
 # data and costs per message. MPI programs are compiled with each MPI that is installed, by its own compiler.
 EXTRA_PROGRAMS = \
+	bench/hcomm_idle \
 	bench/hcomm_noop \
 	bench/raw_copy \
 	bench/raw_line \
 	bench/raw_ring \
 	bench/raw_tcp
+
+bench_hcomm_idle_SOURCES = bench/hcomm_idle.c
+bench_hcomm_idle_LDADD = libhcommrt.la
 
 bench_hcomm_noop_SOURCES = bench/hcomm_noop.c
 bench_hcomm_noop_LDADD = libhcommrt.la
@@ -24,6 +28,7 @@ bench_raw_tcp_SOURCES = bench/raw.c bench/raw.h bench/raw_tcp.c
 HC_BENCH_NEEDS = \
 	hcommrun \
 	hcomm_perf \
+	bench/hcomm_idle \
 	bench/hcomm_noop \
 	bench/message_cost \
 	bench/raw_copy \
@@ -35,7 +40,7 @@ bench-programs: $(HC_BENCH_NEEDS) bench-mpi-programs
 bench-mpi-programs:
 	$(AM_V_at)for mpi in openmpi mpich; do \
 		command -v mpicc.$$mpi >/dev/null || continue; \
-		for program in mpi_peer mpi_noop; do \
+		for program in mpi_peer mpi_noop mpi_idle; do \
 			source=$(srcdir)/bench/$$program.c target=bench/$$program.$$mpi; \
 			test -n "`find $$target -newer $$source 2>/dev/null`" && continue; \
 			$(MKDIR_P) bench && mpicc.$$mpi -std=gnu11 -O2 -Wno-stringop-overflow -o $$target $$source || exit 1; \
@@ -51,6 +56,8 @@ PYTHON3 = python3
 EXTRA_DIST += \
 	bench/budget \
 	bench/compare \
+	bench/idle \
+	bench/mpi_idle.c \
 	bench/mpi_noop.c \
 	bench/mpi_peer.c \
 	bench/peers.py \
@@ -58,6 +65,8 @@ EXTRA_DIST += \
 	bench/startup \
 	bench/tables.py
 CLEANFILES += \
+	bench/mpi_idle.mpich \
+	bench/mpi_idle.openmpi \
 	bench/mpi_noop.mpich \
 	bench/mpi_noop.openmpi \
 	bench/mpi_peer.mpich \

@@ -27,11 +27,14 @@ def processor():
 
 
 def heading(run, rounds):
-    date = datetime.date.today().isoformat()
-    return (
-        f"{date}, {processor()}, {len(run.processors)} processors, Linux {platform.release()}, "
-        f"{rounds} rounds, {run.seconds} s per point"
-    )
+    parts = [
+        datetime.date.today().isoformat(),
+        processor(),
+        f"{len(run.processors)} processors",
+        f"Linux {platform.release().partition('-')[0]}",
+        f"{rounds} rounds",
+    ]
+    return ", ".join(parts + ([f"{run.seconds} s per point"] if run.seconds else []))
 
 
 def write_csv(samples, out):

@@ -1,0 +1,23 @@
+/* The peers' side of bench/idle: see hcomm_idle.c. SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi.h>
+
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    int rank, ranks;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        (void)sleep(argc > 1 ? (unsigned)atoi(argv[1]) : 1);
+        for (int other = 1; other < ranks; other++)
+            MPI_Send(NULL, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD);
+    } else {
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Finalize();
+    return 0;
+}
