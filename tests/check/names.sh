@@ -31,6 +31,11 @@ for folder in include runtime transports launcher tools examples bench scripts d
         "$unfinished" "$tree/$folder" >&2 && complain "$folder: unfinished work"
 done
 
+# In a checkout: nothing is tracked that .gitignore calls a product.
+if [ -e "$tree/.git" ]; then
+    (cd "$tree" && git ls-files --cached --ignored --exclude-standard) | grep . >&2 && complain "tracked products"
+fi
+
 # shellcheck disable=SC2086
 set -- $headers
 finish $# "public headers"
