@@ -12,6 +12,7 @@ EXTRA_DIST += \
 	tests/fuzz/fuzz_cpulist.c \
 	tests/fuzz/fuzz_digits.c \
 	tests/fuzz/fuzz_ranks.c \
+	tests/fuzz/fuzz_wire.c \
 	tests/fuzz/run
 clean-local: fuzz-clean
 fuzz-clean:

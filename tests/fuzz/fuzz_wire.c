@@ -1,0 +1,403 @@
+/* clang-format off */
+/*
+ * Messages from a peer that may say anything, between receives, sends, probes and cancels of ours: no stray access,
+ * no request completed twice, nothing left over. The peer is a transport that swallows what is sent to it.
+ * fuzz-sources: runtime/core/recv.c runtime/core/send.c runtime/core/rndv.c runtime/core/match.c runtime/core/request.c runtime/core/progress.c runtime/core/peer.c runtime/core/wait.c runtime/core/blob.c runtime/core/barrier.c runtime/core/barrier_shared.c runtime/core/coll.c runtime/core/comm.c runtime/core/p2p.c runtime/core/complete.c runtime/core/thread.c runtime/base/config.c runtime/base/copy.c runtime/base/lock.c runtime/base/log.c runtime/base/pool.c runtime/base/settings.c runtime/base/status.c
+ */
+/* clang-format on */
+#include "runtime/core/core.h"
+#include "runtime/core/peer.h"
+#include "runtime/core/wait.h"
+
+#include "tests/fuzz/fuzz.h"
+
+enum { REQUESTS = 16, ROOM = 1 << 16, MESSAGE_MAX = 2048, OPS_MAX = 32 };
+
+/* ---- what the core is given instead of the launcher and the machine ---- */
+
+const uint32_t *hc_context_hosts(struct hcomm_context *context)
+{
+    static const uint32_t hosts[2];
+    (void)context;
+    return hosts;
+}
+
+hcomm_status_t hc_boot_get(struct hc_boot *boot, uint32_t rank, const char *key, struct hc_boot_op *op)
+{
+    (void)boot, (void)rank, (void)key;
+    *op = (struct hc_boot_op){0};
+    return HCOMM_OK; /* and never done */
+}
+
+void hc_boot_op_cancel(struct hc_boot *boot, struct hc_boot_op *op)
+{
+    (void)boot, (void)op;
+}
+
+void hc_boot_drain(struct hc_boot *boot)
+{
+    (void)boot;
+}
+
+struct hc_boot_event hc_boot_next_event(struct hc_boot *boot)
+{
+    (void)boot;
+    return (struct hc_boot_event){HC_BOOT_EVENT_NONE, 0};
+}
+
+struct hc_iface_slot *hc_select_iface(struct hcomm_context *context, uint32_t rank,
+                                      const struct hc_blob *info, const struct hc_blob_address **address)
+{
+    (void)context, (void)rank, (void)info, (void)address;
+    return NULL;
+}
+
+hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, size_t *size)
+{
+    (void)context, (void)bytes, (void)size;
+    return HCOMM_ERR_UNSUPPORTED;
+}
+
+/* ---- the transport ---- */
+
+static unsigned weather;                 /* decides when there is no room */
+static struct hc_op *in_flight[OPS_MAX]; /* transfers the fuzzer may complete later */
+static unsigned num_in_flight;
+
+static bool no_room(void)
+{
+    weather = weather * 1103515245u + 12345u;
+    return (weather >> 16) % 4 == 0;
+}
+
+static hcomm_status_t fake_short(struct hc_ep *ep, uint8_t id, const void *hdr, size_t hdr_len,
+                                 const void *data, size_t len)
+{
+    (void)ep, (void)id, (void)hdr, (void)data;
+    FUZZ_CHECK(hdr_len % 8 == 0 && hdr_len + len <= 128);
+    return no_room() ? HCOMM_AGAIN : HCOMM_OK;
+}
+
+static hcomm_status_t fake_bcopy(struct hc_ep *ep, uint8_t id, hc_pack_fn pack, void *arg)
+{
+    (void)id;
+    if (no_room())
+        return HCOMM_AGAIN;
+    void *room = malloc(ep->iface->attr.bcopy_max);
+    FUZZ_CHECK(room && pack(room, arg) <= ep->iface->attr.bcopy_max);
+    free(room);
+    return HCOMM_OK;
+}
+
+static hcomm_status_t fake_get(struct hc_ep *ep, void *local, size_t len, struct hc_mem *mem, uint64_t remote,
+                               struct hc_rkey *rkey, struct hc_op *op)
+{
+    (void)ep, (void)mem, (void)remote, (void)rkey;
+    weather = weather * 1103515245u + 12345u;
+    (void)memset(local, 1, len);
+    if (num_in_flight < OPS_MAX && (weather >> 16) % 2) {
+        in_flight[num_in_flight++] = op;
+        return HCOMM_IN_PROGRESS;
+    }
+    static const hcomm_status_t outcomes[] = {HCOMM_OK, HCOMM_AGAIN, HCOMM_ERR_UNSUPPORTED, HCOMM_ERR_IO};
+    return outcomes[(weather >> 20) % 4];
+}
+
+static hcomm_status_t fake_mem_reg(struct hc_iface *iface, void *addr, size_t len,
+                                   const struct hc_mem_attr *attr, struct hc_mem **mem)
+{
+    (void)addr, (void)len, (void)attr;
+    *mem = malloc(sizeof(**mem));
+    FUZZ_CHECK(*mem);
+    (*mem)->iface = iface;
+    return HCOMM_OK;
+}
+
+static void fake_mem_dereg(struct hc_mem *mem)
+{
+    free(mem);
+}
+
+static hcomm_status_t fake_rkey_pack(const struct hc_mem *mem, void *buf, size_t *len)
+{
+    (void)mem;
+    (void)memset(buf, 0, 8);
+    *len = 8;
+    return HCOMM_OK;
+}
+
+static hcomm_status_t fake_rkey_unpack(struct hc_ep *ep, const void *buf, size_t len, struct hc_rkey **rkey)
+{
+    uint8_t sum = 0;
+    for (size_t i = 0; i < len; i++)
+        sum = (uint8_t)(sum + ((const uint8_t *)buf)[i]);
+    if (sum % 4 == 3)
+        return HCOMM_ERR_UNSUPPORTED;
+    *rkey = malloc(sizeof(**rkey));
+    FUZZ_CHECK(*rkey);
+    (*rkey)->iface = ep->iface;
+    return HCOMM_OK;
+}
+
+static void fake_rkey_release(struct hc_rkey *rkey)
+{
+    free(rkey);
+}
+
+static unsigned fake_progress(struct hc_iface *iface)
+{
+    static const hcomm_status_t outcomes[] = {HCOMM_OK, HCOMM_OK, HCOMM_ERR_IO, HCOMM_ERR_UNSUPPORTED};
+    unsigned count = num_in_flight;
+    (void)iface;
+    while (num_in_flight > 0) {
+        struct hc_op *op = in_flight[--num_in_flight];
+        op->done(op, outcomes[(weather >> 8) % 4]);
+    }
+    return count;
+}
+
+static void fake_ep_destroy(struct hc_ep *ep)
+{
+    (void)ep;
+    num_in_flight = 0; /* no done() follows */
+}
+
+static const struct hc_transport fake = {
+    .name = "fake",
+    .progress = fake_progress,
+    .am_short = fake_short,
+    .am_bcopy = fake_bcopy,
+    .get = fake_get,
+    .mem_reg = fake_mem_reg,
+    .mem_dereg = fake_mem_dereg,
+    .rkey_pack = fake_rkey_pack,
+    .rkey_unpack = fake_rkey_unpack,
+    .rkey_release = fake_rkey_release,
+    .ep_destroy = fake_ep_destroy,
+};
+
+static struct hc_iface iface = {
+    .transport = &fake,
+    .attr = {.caps = HC_CAP_RMA,
+             .rkey_max = 64,
+             .short_max = 128,
+             .bcopy_max = 4096,
+             .eager_max = 2048,
+             .rma_max = 4096,
+             .get_min = 8192},
+};
+static struct hc_ep ep = {.iface = &iface, .peer = 1};
+
+/* ---- a context of rank 0 of 2, by hand ---- */
+
+static const struct hc_boot_job job = {
+    .rank = 0, .size = 2, .local_size = 2, .num_hosts = 1, .name_space = "fuzz", .hostname = "host"};
+
+static struct hcomm_context *make_context(void)
+{
+    struct hcomm_context *context = aligned_alloc(64, hc_align_up(sizeof(*context), 64));
+    FUZZ_CHECK(context);
+    (void)memset(context, 0, sizeof(*context));
+    FUZZ_CHECK(hc_settings_load(NULL, &context->settings, NULL) == HCOMM_OK);
+    context->settings.queue_depth = 2;
+    context->job = &job;
+    context->eager_window = 8192;
+    hc_pool_init(&context->request_pool, sizeof(struct hcomm_request), 4);
+    hc_pool_init(&context->message_pool, sizeof(struct hcomm_message) + 256, 4);
+    hc_pool_init(&context->op_pool, 64, 4);
+    hc_list_init(&context->pending);
+    hc_list_init(&context->fetching);
+    hc_list_init(&context->failing);
+    hc_list_init(&context->taken);
+    context->peers = calloc(2, sizeof(struct hc_peer *));
+    FUZZ_CHECK(context->peers);
+    context->done_send = (struct hcomm_request){
+        .kind = HC_REQUEST_SEND, .complete = true, .immortal = true, .context = context};
+    context->done_recv = (struct hcomm_request){
+        .kind = HC_REQUEST_RECV, .complete = true, .immortal = true, .context = context};
+    context->ifaces[0].iface = &iface;
+    context->num_ifaces = 1;
+    FUZZ_CHECK(hc_match_init(&context->match) == HCOMM_OK && hc_wait_init(context) == HCOMM_OK);
+    FUZZ_CHECK(hc_comm_create_builtin(context) == HCOMM_OK);
+    return context;
+}
+
+static void reach_peer(struct hcomm_context *context)
+{
+    struct hc_peer *peer = hc_peer_get(context, 1);
+    FUZZ_CHECK(peer);
+    peer->ep = &ep;
+    ep.user = peer;
+    peer->ops = &fake;
+    peer->attr = &iface.attr;
+    peer->eager_max = iface.attr.eager_max;
+    peer->credit = peer->info.eager_window = 8192;
+    peer->window = context->eager_window;
+    peer->state = HC_PEER_READY;
+}
+
+static void free_messages(struct hc_list *list)
+{
+    struct hc_list *node;
+    while ((node = hc_list_pop(list))) {
+        struct hcomm_message *message = hc_list_entry(node, struct hcomm_message, match.all);
+        if (!message->pooled)
+            free(message);
+    }
+}
+
+static void destroy_context(struct hcomm_context *context)
+{
+    struct hc_list *node;
+    for (int rank = 0; rank < 2; rank++)
+        if (context->peers[rank])
+            hc_peer_end_operations(context->peers[rank]);
+    while ((node = hc_list_first(&context->comms)))
+        hc_comm_destroy(hc_list_entry(node, struct hcomm_comm, all));
+    hc_barrier_fini(context);
+    free_messages(&context->match.all);
+    free_messages(&context->taken);
+    hc_match_fini(&context->match);
+    for (int rank = 0; rank < 2; rank++)
+        hc_peer_free(context->peers[rank]);
+    hc_wait_fini(context);
+    hc_pool_fini(&context->request_pool);
+    hc_pool_fini(&context->message_pool);
+    hc_pool_fini(&context->op_pool);
+    free(context->ids);
+    free(context->id_generation);
+    free(context->id_next);
+    free(context->peers);
+    free(context);
+}
+
+/* ---- the input: a sequence of steps ---- */
+
+struct input {
+    const uint8_t *next;
+    size_t left;
+};
+
+static unsigned draw(struct input *input)
+{
+    if (input->left == 0)
+        return 0;
+    input->left--;
+    return *input->next++;
+}
+
+struct world {
+    struct hcomm_context *context;
+    hcomm_request_t requests[REQUESTS];
+    uint8_t *bufs[REQUESTS];
+    hcomm_message_t message;
+};
+
+/* Without an id that exists most messages would only be refused: put one where the messages have theirs. */
+static void plant_id(const struct world *world, unsigned which, unsigned where, uint8_t *bytes, size_t size)
+{
+    const struct hcomm_context *context = world->context;
+    size_t at = where % 4 * 8;
+    if (context->num_ids == 0 || at + 8 > size || !context->ids[which % context->num_ids])
+        return;
+    (void)memcpy(bytes + at, &context->ids[which % context->num_ids]->id, 8);
+}
+
+static void deliver(struct world *world, struct input *input)
+{
+    unsigned id = draw(input) % 13, which = draw(input), where = draw(input);
+    size_t size = draw(input) * 8 + draw(input) % 8;
+    uint8_t *exact = malloc(size ? size : 1);
+    FUZZ_CHECK(exact);
+    for (size_t i = 0; i < size; i++)
+        exact[i] = (uint8_t)draw(input);
+    if (where & 128)
+        plant_id(world, which, where, exact, size);
+    hc_core_am(world->context, where & 64 ? which % 3 : 1, (uint8_t)id, exact, size);
+    free(exact);
+}
+
+static void start(struct world *world, struct input *input)
+{
+    unsigned slot = draw(input) % REQUESTS, kind = draw(input);
+    size_t size = (size_t)draw(input) * draw(input);
+    int tag = (int)(draw(input) % 3), rank = kind & 8 ? HCOMM_ANY_SOURCE : 1;
+    hcomm_comm_t comm = world->context->world;
+    if (world->requests[slot])
+        return;
+    free(world->bufs[slot]);
+    world->bufs[slot] = calloc(1, size ? size : 1);
+    FUZZ_CHECK(world->bufs[slot]);
+    hcomm_status_t status =
+        kind % 3 == 0   ? hcomm_irecv(world->bufs[slot], size, rank, kind & 16 ? HCOMM_ANY_TAG : tag, comm,
+                                      &world->requests[slot])
+        : kind % 3 == 1 ? hcomm_isend(world->bufs[slot], size, 1, tag, comm, &world->requests[slot])
+                        : hcomm_issend(world->bufs[slot], size, 1, tag, comm, &world->requests[slot]);
+    (void)status; /* a peer that failed earlier in this input refuses */
+}
+
+static void look(struct world *world, struct input *input)
+{
+    unsigned slot = draw(input) % REQUESTS;
+    if (!world->message) {
+        if (hcomm_improbe(HCOMM_ANY_SOURCE, HCOMM_ANY_TAG, world->context->world, &world->message, NULL) !=
+            HCOMM_OK)
+            world->message = HCOMM_MESSAGE_NULL;
+    } else if (!world->requests[slot]) {
+        free(world->bufs[slot]);
+        world->bufs[slot] = calloc(1, MESSAGE_MAX);
+        FUZZ_CHECK(world->bufs[slot]);
+        if (hcomm_imrecv(world->bufs[slot], MESSAGE_MAX, &world->message, &world->requests[slot]) != HCOMM_OK)
+            world->requests[slot] = HCOMM_REQUEST_NULL;
+    }
+}
+
+static void test_one(struct world *world, struct input *input)
+{
+    unsigned slot = draw(input) % REQUESTS, how = draw(input) % 4;
+    if (how == 0 && world->requests[slot])
+        (void)hcomm_cancel(world->requests[slot]);
+    (void)hcomm_test(&world->requests[slot], NULL);
+}
+
+static void step(struct world *world, struct input *input)
+{
+    switch (draw(input) % 8) {
+    case 0:
+    case 1:
+    case 2:
+        deliver(world, input);
+        break;
+    case 3:
+    case 4:
+        start(world, input);
+        break;
+    case 5:
+        look(world, input);
+        break;
+    case 6:
+        test_one(world, input);
+        break;
+    default:
+        (void)hc_progress(world->context);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct input input = {data, size};
+    struct world world = {.context = make_context()};
+    hc_log_set_level(HC_LOG_ERROR);
+    num_in_flight = 0;
+    weather = draw(&input);
+    reach_peer(world.context);
+    while (input.left > 0)
+        step(&world, &input);
+    for (int i = 0; i < REQUESTS; i++)
+        FUZZ_CHECK(hcomm_request_free(&world.requests[i]) == HCOMM_OK);
+    num_in_flight = 0;
+    destroy_context(world.context);
+    for (int i = 0; i < REQUESTS; i++)
+        free(world.bufs[i]);
+    return 0;
+}
