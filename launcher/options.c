@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_RANKS = 65536 }; /* PMIx numbers the ranks of a host with 16 bits */
+
 static const char *const switch_names[] = {"off", "on", NULL};
 static const char *const map_names[] = {"slot", "core", "numa", "socket", NULL};
 static const char *const bind_names[] = {"none", "core", "numa", "socket", NULL};
@@ -12,7 +14,7 @@ static const char *const failure_names[] = {"abort", "continue", NULL};
 #define AT(field) .name = #field, .offset = offsetof(struct hc_run_settings, field)
 
 static const struct hc_setting settings[] = {
-    {AT(n), .type = HC_SETTING_INT, .min = 1, .max = 65536, .def = 1, .help = "ranks of the program"},
+    {AT(n), .type = HC_SETTING_INT, .min = 1, .max = MAX_RANKS, .def = 1, .help = "ranks of the program"},
     {AT(map_by), .type = HC_SETTING_ENUM, .choices = map_names,
      .help = "where consecutive ranks go: the next free core (slot, core), or the next NUMA node or socket"},
     {AT(bind_to), .type = HC_SETTING_ENUM, .choices = bind_names,
@@ -259,6 +261,9 @@ static hcomm_status_t parse_app(struct parser *parser, struct hc_app *app)
 
 static hcomm_status_t add_app(struct hc_options *options, struct hc_app *app)
 {
+    if (options->num_ranks + (uint32_t)app->count > MAX_RANKS)
+        return hc_error(HCOMM_ERR_CONFIG, "-n: more than %d ranks in all; PMIx numbers no more on one host",
+                        MAX_RANKS);
     app->first_rank = options->num_ranks;
     void *grown = append(options->apps, options->num_apps, sizeof(*app), app);
     if (!grown)

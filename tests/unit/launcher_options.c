@@ -143,6 +143,7 @@ Test(launcher_options, every_error_names_its_word)
     expect_error(PARSE(&options, "--timeout"), "--timeout needs a value: --timeout SEC");
     expect_error(PARSE(&options, "-n", "1e3", "a"), "'1e3'");
     expect_error(PARSE(&options, "-n", "70000", "a"), "1..65536");
+    expect_error(PARSE(&options, "-n", "65536", "a", ":", "b"), "more than 65536 ranks in all");
     expect_error(PARSE(&options, "--verbose=on", "a"), "takes no value");
     expect_error(PARSE(&options, "-x", "", "a"), "no variable name");
 }
