@@ -95,27 +95,7 @@ void npusim_wait_precisely(pthread_cond_t *condition, uint64_t until)
     (void)pthread_mutex_lock(&npusim.lock);
 }
 
-static uint64_t step_claimed(struct npusim_engine *engine)
-{
-    engine->claimed = true;
-    uint64_t when = engine_step(engine);
-    engine->claimed = false;
-    return when;
-}
-
-static void *engine_run(void *arg)
-{
-    struct npusim_engine *engine = arg;
-    (void)prctl(PR_SET_TIMERSLACK, 1UL);
-    (void)pthread_mutex_lock(&npusim.lock);
-    while (!engine->stop) {
-        uint64_t when = engine->claimed ? NPUSIM_NEVER : step_claimed(engine);
-        if (when && !engine->stop)
-            npusim_wait_precisely(&engine->wake, when);
-    }
-    (void)pthread_mutex_unlock(&npusim.lock);
-    return NULL;
-}
+static void *engine_run(void *arg);
 
 /* See that the engine's thread goes on with what is queued. */
 static bool wake_thread(struct npusim_engine *engine)
@@ -137,6 +117,36 @@ static bool is_idle(const struct npusim_engine *engine)
     return !engine->claimed && hc_list_empty(&engine->ready) && hc_list_empty(&engine->flying);
 }
 
+bool npusim_engine_help(struct npusim_engine *engine, uint64_t *when)
+{
+    *when = NPUSIM_NEVER;
+    if (engine->claimed) {
+        engine->passed = true;
+        return false;
+    }
+    engine->claimed = true;
+    *when = engine_step(engine);
+    engine->claimed = false;
+    if (engine->passed && !is_idle(engine))
+        (void)wake_thread(engine); /* whoever found it claimed sleeps, and may be the one to go on */
+    engine->passed = false;
+    return *when == 0;
+}
+
+static void *engine_run(void *arg)
+{
+    struct npusim_engine *engine = arg;
+    (void)prctl(PR_SET_TIMERSLACK, 1UL);
+    (void)pthread_mutex_lock(&npusim.lock);
+    while (!engine->stop) {
+        uint64_t when;
+        if (!npusim_engine_help(engine, &when) && !engine->stop)
+            npusim_wait_precisely(&engine->wake, when);
+    }
+    (void)pthread_mutex_unlock(&npusim.lock);
+    return NULL;
+}
+
 void npusim_engine_submit(struct npusim_engine *engine, struct npusim_op *op)
 {
     bool idle = is_idle(engine);
@@ -152,21 +162,6 @@ void npusim_engine_submit(struct npusim_engine *engine, struct npusim_op *op)
     }
 }
 
-bool npusim_engine_help(struct npusim_engine *engine, uint64_t *when)
-{
-    *when = NPUSIM_NEVER;
-    if (engine->claimed)
-        return false;
-    *when = step_claimed(engine);
-    return *when == 0;
-}
-
-void npusim_engine_leave(struct npusim_engine *engine)
-{
-    if (!engine->claimed && !is_idle(engine))
-        (void)wake_thread(engine); /* started when these were queued */
-}
-
 int npusim_op_wait(struct npusim_op *op)
 {
     uint64_t when = NPUSIM_NEVER;
@@ -175,8 +170,6 @@ int npusim_op_wait(struct npusim_op *op)
             (void)npusim_wait(&op->finished, NPUSIM_NEVER);
         else if (!npusim_engine_help(op->engine, &when))
             npusim_wait_precisely(&op->finished, when);
-    if (op->engine)
-        npusim_engine_leave(op->engine);
     int status = op->status;
     (void)pthread_cond_destroy(&op->finished);
     free(op);

@@ -89,7 +89,7 @@ static bool has_importers(struct npusim_export *export)
  * importers are looked at. All four accesses are sequentially consistent, so at least one side sees the
  * other.
  */
-static int withdraw(struct npusim_export *export, const char *call)
+static int withdraw(struct npusim_memory *memory, struct npusim_export *export, const char *call)
 {
     atomic_store_explicit(&export->live, 0, memory_order_seq_cst);
     if (has_importers(export)) {
@@ -99,19 +99,20 @@ static int withdraw(struct npusim_export *export, const char *call)
             "%s: another process still has the memory imported: it must call aclrtIpcMemClose first", call);
     }
     atomic_store_explicit(&export->cookie, 0, memory_order_seq_cst);
+    memory->exports--;
     return HC_ACL_OK;
 }
 
 int npusim_exports_withdraw(struct npusim_memory *memory, size_t offset, size_t size)
 {
-    for (int i = 0; i < NPUSIM_EXPORTS; i++) {
+    for (int i = 0; i < NPUSIM_EXPORTS && memory->exports; i++) {
         struct npusim_export *export = &memory->control->exports[i];
         /* relaxed: only this process writes these, under its lock */
         uint64_t cookie = atomic_load_explicit(&export->cookie, memory_order_relaxed);
         uint64_t from = atomic_load_explicit(&export->offset, memory_order_relaxed);
         if (!cookie || from < offset || from >= offset + size)
             continue;
-        int code = withdraw(export, "aclrtFree");
+        int code = withdraw(memory, export, "aclrtFree");
         if (code)
             return code;
     }
@@ -175,6 +176,7 @@ static int export_range(struct npusim_memory *memory, size_t offset, size_t size
         if (getrandom(&cookie, sizeof(cookie), 0) != (ssize_t)sizeof(cookie) || !cookie)
             return npusim_fail(HC_ACL_DRIVER_ERROR, "aclrtIpcMemGetExportKey: no random numbers");
         fill_export(export, offset, size, flags, cookie);
+        memory->exports++;
     }
     npusim_key_print(
         &(struct npusim_key){
@@ -214,16 +216,17 @@ int aclrtIpcMemGetExportKey(void *ptr, size_t size, char *key, size_t key_len, u
     return npusim_leave(export_range(memory, (size_t)(place.bytes - memory->shadow), size, flags, key));
 }
 
-/* The export of this process that a key names, or NULL. */
-static struct npusim_export *own_export(const struct npusim_key *key)
+/* The export of this process that a key names, and the memory it is in; or NULL. */
+static struct npusim_export *own_export(const struct npusim_key *key, struct npusim_memory **memory)
 {
     if (key->pid != (int32_t)getpid())
         return NULL;
     for (int i = 0; i < npusim.settings.visible_count; i++) {
-        const struct npusim_memory *memory = &npusim.devices[i].memory;
-        if (memory->fd != key->fd)
+        struct npusim_memory *found = &npusim.devices[i].memory;
+        if (found->fd != key->fd)
             continue;
-        struct npusim_export *export = &memory->control->exports[key->slot];
+        struct npusim_export *export = &found->control->exports[key->slot];
+        *memory = found;
         /* relaxed: only this process writes it, under its lock */
         return atomic_load_explicit(&export->cookie, memory_order_relaxed) == key->cookie ? export : NULL;
     }
@@ -250,7 +253,8 @@ int aclrtIpcMemSetImportPid(const char *text, int32_t *pids, size_t n)
     int code = npusim_enter_device(&device);
     if (code)
         return code;
-    struct npusim_export *export = npusim_key_parse(text, &key) ? own_export(&key) : NULL;
+    struct npusim_memory *memory;
+    struct npusim_export *export = npusim_key_parse(text, &key) ? own_export(&key, &memory) : NULL;
     if (!export || !pids || !n)
         return npusim_leave(npusim_fail(HC_ACL_INVALID_PARAMETER,
                                         "aclrtIpcMemSetImportPid: no pids, or no key of this process"));
@@ -267,6 +271,7 @@ int aclrtIpcMemSetImportPid(const char *text, int32_t *pids, size_t n)
 
 int npusim_export_close(const struct npusim_key *key)
 {
-    struct npusim_export *export = own_export(key);
-    return export ? withdraw(export, "aclrtIpcMemClose") : HC_ACL_INVALID_PARAMETER;
+    struct npusim_memory *memory = NULL;
+    struct npusim_export *export = own_export(key, &memory);
+    return export ? withdraw(memory, export, "aclrtIpcMemClose") : HC_ACL_INVALID_PARAMETER;
 }

@@ -1,10 +1,12 @@
 /*
  * Handles are not addresses: kind, generation and slot of a table, so that a destroyed or made-up handle is
- * recognised. The generation has 28 bits; a slot is not reused before all older free slots were.
+ * recognised. The generation has 28 bits and starts at random, so that handles of other processes are
+ * recognised too; a slot is not reused before all older free slots were.
  */
 #include "transports/npu/sim/sim.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
 
 struct slot {
     void *object; /* NULL: free */
@@ -18,7 +20,7 @@ static const uint32_t generation_mask = (UINT32_C(1) << 28) - 1;
 
 /* Slot 0 is never used: its number ends the list of free slots. */
 static struct slot *slots;
-static uint32_t slot_count, first_free, last_free;
+static uint32_t slot_count, first_free, last_free, first_generation;
 
 static void append_free(uint32_t index)
 {
@@ -37,8 +39,10 @@ static bool grow(void)
     if (!grown)
         return false;
     slots = grown;
+    if (!slot_count && getrandom(&first_generation, sizeof(first_generation), 0) < 0)
+        first_generation = (uint32_t)npusim_now();
     for (uint32_t i = slot_count ? slot_count : 1; i < count; i++) {
-        slots[i] = (struct slot){.generation = 0};
+        slots[i] = (struct slot){.generation = first_generation & generation_mask};
         append_free(i);
     }
     slot_count = count;

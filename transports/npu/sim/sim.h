@@ -50,6 +50,7 @@ struct npusim_memory {
     struct npusim_block *blocks; /* by offset */
     size_t count, capacity;
     uint64_t mallocs;
+    int exports; /* live ones */
 };
 
 enum npusim_where {
@@ -162,6 +163,7 @@ struct npusim_engine {
     pthread_t thread;
     bool started, stop;
     bool claimed;                 /* a thread is at work on it */
+    bool passed;                  /* meanwhile another one wanted to be */
     struct hc_list ready, flying; /* to be copied; copied and waiting for the modelled end */
     uint64_t free_at;             /* when the modelled link takes the next copy */
     pthread_cond_t wake;
@@ -172,8 +174,6 @@ void npusim_engine_init(struct npusim_engine *engine, struct npusim_device *devi
 void npusim_engine_submit(struct npusim_engine *engine, struct npusim_op *op);
 /* Do one thing that is due, unless another thread is at it. True: look again; false: not before `when`. */
 bool npusim_engine_help(struct npusim_engine *engine, uint64_t *when);
-/* After helping: see that what others queued goes on. */
-void npusim_engine_leave(struct npusim_engine *engine);
 /* Wait for a condition, or until `until`, on time to some microseconds. */
 void npusim_wait_precisely(pthread_cond_t *condition, uint64_t until);
 /* Let go of the lock, end the thread, take the lock again. */

@@ -289,8 +289,6 @@ static bool drain(struct npusim_stream *stream, uint64_t until)
         uint64_t when = NPUSIM_NEVER;
         struct npusim_engine *engine = stream_engine(stream);
         bool helped = engine && npusim_engine_help(engine, &when);
-        if (engine && !helped)
-            npusim_engine_leave(engine);
         if (until != NPUSIM_NEVER && npusim_now() >= until)
             return stream->completed >= target;
         if (!helped && stream->completed < target)
