@@ -15,11 +15,11 @@ extern "C" {
 /*
  * Start a context: bootstrap through PMIx (alone, without a launcher, the process is a job of one rank), open
  * transports, build the world communicator. NULL or a zeroed config means all defaults. Several contexts may
- * exist in one process; all ranks of the job create them in the same order. Does not wait for other ranks:
- * peers are reached at first use. Blocks for the bootstrap only. On success *handle is owned by the caller
- * until hcomm_finalize(). Errors: HCOMM_ERR_CONFIG (a field or an HCOMM_ variable out of range),
- * HCOMM_ERR_BOOTSTRAP, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_UNREACHABLE (no transport is left after `protocol` and
- * `transports`).
+ * exist in one process; all ranks of the job create them in the same order. The first does not wait for other
+ * ranks: peers are reached at first use. Further ones wait until every rank has started its own. On success
+ * *handle is owned by the caller until hcomm_finalize(). Errors: HCOMM_ERR_CONFIG (a field or an HCOMM_
+ * variable out of range), HCOMM_ERR_BOOTSTRAP, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_UNREACHABLE (no transport is
+ * left after `protocol` and `transports`), HCOMM_ERR_TIMEOUT (further contexts only).
  */
 HCOMM_API hcomm_status_t hcomm_init(hcomm_handle_t *handle, const hcomm_config_t *config);
 

@@ -211,6 +211,38 @@ static hcomm_status_t publish_self(struct hcomm_context *context)
     return status == HCOMM_OK ? hc_boot_put(context->boot, context->key, bytes, size) : status;
 }
 
+static bool exchange_is_done(void *arg)
+{
+    return hc_boot_op_done(arg);
+}
+
+/*
+ * PMIx 4.2 answers a question for a key that its owner adds after its first commit only if the key is there
+ * already. So the ranks meet before they ask for each other's second and later contexts; the first needs no
+ * meeting.
+ */
+static hcomm_status_t meet_for_later_context(struct hcomm_context *context)
+{
+    struct hc_boot_op op = {0};
+    if (context->job->size == 1 || hc_boot_instance(context->boot) == 0)
+        return HCOMM_OK;
+    hcomm_status_t status = hc_boot_fence(context->boot, &op);
+    if (status != HCOMM_OK)
+        return status;
+    hc_lock_acquire(&context->lock);
+    status = hc_wait(context, exchange_is_done, &op, NULL, context->settings.timeout_ms);
+    hc_lock_release(&context->lock);
+    hc_boot_op_cancel(context->boot, &op);
+    if (status == HCOMM_OK)
+        status = op.status;
+    if (status != HCOMM_OK)
+        return hc_error(status,
+                        "hcomm_init: not all of %u ranks started their context number %u within %d ms: %s",
+                        context->job->size, hc_boot_instance(context->boot) + 1, context->settings.timeout_ms,
+                        op.reason ? op.reason : hc_status_text(status));
+    return HCOMM_OK;
+}
+
 static hcomm_status_t start(struct hcomm_context *context, const hcomm_config_t *config)
 {
     hcomm_status_t status = load_settings(context, config);
@@ -318,7 +350,14 @@ HCOMM_API hcomm_status_t hcomm_init(hcomm_handle_t *handle, const hcomm_config_t
         hc_context_destroy(context);
         return status;
     }
-    hc_progress_register(context);
+    hc_progress_register(context); /* before waiting: what is under way in earlier contexts must go on */
+    status = meet_for_later_context(context);
+    if (status != HCOMM_OK) {
+        hc_progress_unregister(context);
+        hc_progress_thread_stop(context);
+        hc_context_destroy(context);
+        return status;
+    }
     *handle = context;
     return HCOMM_OK;
 }

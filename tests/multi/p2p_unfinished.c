@@ -74,7 +74,6 @@ int main(void)
     for (int i = 0; i < CONTEXTS; i++) {
         CALL(hcomm_init(&contexts[i], NULL));
         check_handle = contexts[i];
-        CALL(hcomm_barrier(hcomm_comm_world(contexts[0])));
         use_context(contexts[i], (unsigned)i);
     }
     contexts_are_separate();
