@@ -362,6 +362,26 @@ static void events_are_not_shared_between_processes(void)
     finish(&child);
 }
 
+/* Nothing with a name: what is mapped is a memfd, so that a kill leaves nothing behind. */
+static void memory_has_no_name(void)
+{
+    char line[512];
+    int found = 0;
+    npusim_open(0);
+    (void)npusim_device_alloc(SIZE);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    expect(maps);
+    while (fgets(line, sizeof(line), maps)) {
+        const char *path = strchr(line, '/');
+        if (!path || strstr(path, "libnpusim") || !strstr(path, "npusim") || strstr(path, "tests/npusim"))
+            continue;
+        expect(!strcmp(path, "/memfd:npusim (deleted)\n"));
+        found++;
+    }
+    (void)fclose(maps);
+    expect(found > 0);
+}
+
 static void forked_child_is_told_so(void)
 {
     int status;
@@ -390,6 +410,7 @@ static const struct npusim_test tests[] = {
     {"import_faults_when_the_host_touches_it", import_faults_when_the_host_touches_it},
     {"import_needs_a_link_between_the_devices", import_needs_a_link_between_the_devices},
     {"events_are_not_shared_between_processes", events_are_not_shared_between_processes},
+    {"memory_has_no_name", memory_has_no_name},
     {"forked_child_is_told_so", forked_child_is_told_so},
 };
 

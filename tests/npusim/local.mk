@@ -15,3 +15,5 @@ tests_npusim_stress_SOURCES = tests/npusim/stress.c
 tests_npusim_stress_LDADD = libnpusimtest.la
 check_PROGRAMS += $(NPUSIM_TESTS)
 TESTS += $(NPUSIM_TESTS)
+dist_check_SCRIPTS += tests/npusim/symbols.sh
+TESTS += tests/npusim/symbols.sh

@@ -20,7 +20,7 @@ void npusim_failed(const char *file, int line, const char *what, long long got, 
 
 static void load(void)
 {
-    const char *path = getenv("NPUSIM_LIBRARY");
+    const char *path = getenv("TEST_NPUSIM_LIBRARY");
     void *library = dlopen(path ? path : ".libs/libnpusim.so", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         (void)fprintf(stderr, "%s\n", dlerror());

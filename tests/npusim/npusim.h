@@ -1,6 +1,6 @@
 /*
  * Frame of the simulator's tests: plain programs, as ThreadSanitizer and Criterion do not go together. The
- * library is loaded as its users load it, with dlopen; NPUSIM_LIBRARY names it, .libs/libnpusim.so by
+ * library is loaded as its users load it, with dlopen; TEST_NPUSIM_LIBRARY names it, .libs/libnpusim.so by
  * default.
  *
  * A test is a function in a table. Each runs in a process of its own, so that settings, limits and devices
