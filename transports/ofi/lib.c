@@ -11,12 +11,15 @@
 /*
  * libfabric and the libraries it brings read the environment while they load. ofi_rxm sizes its completion
  * queue for FI_UNIVERSE_SIZE peers; the default of 1024 exceeds what soft-RoCE devices offer (32767 entries).
- * The two PSM libraries would take over the process's fatal signals to print backtraces.
+ * Without a shared receive context, closing an endpoint of ofi_rxm 1.17 while a message comes in reposts the
+ * receive to a connection that is closed already, and crashes. The two PSM libraries would take over the
+ * process's fatal signals to print backtraces.
  */
 static const struct default_variable {
     const char *name, *value;
 } default_variables[] = {
     {"FI_UNIVERSE_SIZE", "64"},
+    {"FI_OFI_RXM_USE_SRX", "1"},
     {"IPATH_NO_BACKTRACE", "1"},
     {"HFI_NO_BACKTRACE", "1"},
 };
