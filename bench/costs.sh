@@ -63,6 +63,7 @@ system_calls() {
         echo "system calls: not counted, strace is not installed"
         return
     }
+    # shellcheck disable=SC2016
     run calls "$count" sh -c 'exec strace -f -y -qq -o "$0.$PMIX_RANK" "$@"' "$scratch/strace" || return
     for rank in 0 1; do
         unwanted_calls "$scratch/strace.$rank" >"$scratch/unwanted.$rank"
@@ -75,6 +76,7 @@ system_calls() {
 }
 
 instructions_of() {
+    # shellcheck disable=SC2016
     run instructions "$1" sh -c 'exec valgrind -q --tool=callgrind --toggle-collect=hcomm_send \
         --toggle-collect=hcomm_recv --callgrind-out-file="$0.$PMIX_RANK" "$@"' "$scratch/callgrind.$1" || return
     awk '/^(summary|totals):/ { sum += $2; nextfile } END { print sum }' \
