@@ -367,6 +367,34 @@ static void reset_drops_what_waits_for_good(void)
     (void)npusim_device_alloc(SIZE);
 }
 
+static void *copy_until_reset(void *barrier)
+{
+    static char host[SIZE];
+    expect_ok(acl.aclrtSetDevice(0));
+    char *device = npusim_device_alloc(SIZE);
+    int code;
+    (void)pthread_barrier_wait(barrier);
+    while (!(code = acl.aclrtMemcpy(device, SIZE, host, SIZE, HC_ACL_H2D)))
+        ;
+    expect(code == HC_ACL_NO_CONTEXT || code == HC_ACL_UNINITIALIZED || code == HC_ACL_DRIVER_ERROR);
+    return NULL;
+}
+
+static void finalize_ends_what_other_threads_do(void)
+{
+    pthread_t threads[3];
+    pthread_barrier_t barrier;
+    npusim_open(0);
+    expect(!pthread_barrier_init(&barrier, NULL, 4));
+    for (int i = 0; i < 3; i++)
+        expect(!pthread_create(&threads[i], NULL, copy_until_reset, &barrier));
+    (void)pthread_barrier_wait(&barrier);
+    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    expect_ok(acl.aclFinalize());
+    for (int i = 0; i < 3; i++)
+        expect(!pthread_join(threads[i], NULL));
+}
+
 static const struct npusim_test tests[] = {
     {"current_device_is_the_threads_own", current_device_is_the_threads_own},
     {"device_stays_until_the_last_reset", device_stays_until_the_last_reset},
@@ -385,6 +413,7 @@ static const struct npusim_test tests[] = {
     {"elapsed_time_is_between_the_records", elapsed_time_is_between_the_records},
     {"notify_passes_one_wait_per_record", notify_passes_one_wait_per_record},
     {"subscribed_thread_runs_the_callbacks", subscribed_thread_runs_the_callbacks},
+    {"finalize_ends_what_other_threads_do", finalize_ends_what_other_threads_do},
     {"reset_drops_what_waits_for_good", reset_drops_what_waits_for_good},
 };
 

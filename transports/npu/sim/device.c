@@ -27,6 +27,7 @@ void npusim_device_init(struct npusim_device *device, int id, int physical)
     for (int i = 0; i < NPUSIM_DIRECTIONS; i++)
         npusim_engine_init(&device->engines[i], device, i);
     npusim_worker_init(&device->worker);
+    (void)pthread_cond_init(&device->quiet, NULL);
     hc_list_init(&device->streams);
     hc_list_init(&device->events);
     hc_list_init(&device->notifies);
@@ -78,6 +79,9 @@ void npusim_device_close(struct npusim_device *device)
     npusim_streams_close(device);
     npusim_notifies_close(device);
     npusim_events_close(device);
+    while (device->waiters)
+        (void)npusim_wait(&device->quiet, NPUSIM_NEVER);
+    (void)pthread_cond_destroy(&device->quiet);
     for (int i = 0; i < NPUSIM_DIRECTIONS; i++)
         npusim_engine_stop(&device->engines[i]);
     npusim_worker_stop(&device->worker);

@@ -164,12 +164,16 @@ void npusim_engine_submit(struct npusim_engine *engine, struct npusim_op *op)
 
 int npusim_op_wait(struct npusim_op *op)
 {
+    struct npusim_device *device = op->device;
     uint64_t when = NPUSIM_NEVER;
+    device->waiters++;
     while (!op->done)
         if (!op->engine)
             (void)npusim_wait(&op->finished, NPUSIM_NEVER);
         else if (!npusim_engine_help(op->engine, &when))
             npusim_wait_precisely(&op->finished, when);
+    if (!--device->waiters)
+        (void)pthread_cond_broadcast(&device->quiet);
     int status = op->status;
     (void)pthread_cond_destroy(&op->finished);
     free(op);

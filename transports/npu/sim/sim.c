@@ -132,11 +132,13 @@ int aclFinalize(void)
     int code = npusim_enter();
     if (code)
         return code == HC_ACL_UNINITIALIZED && npusim.finalized ? HC_ACL_REPEAT_FINALIZE : code;
+    npusim.initialized = false; /* no call enters while the lock is let go of below */
+    npusim.finalizing = true;
     for (int i = 0; i < npusim.settings.visible_count; i++)
         if (npusim.devices[i].sets)
             npusim_device_close(&npusim.devices[i]);
     npusim_host_close();
-    npusim.initialized = false;
+    npusim.finalizing = false;
     npusim.finalized = true;
     (void)pthread_mutex_unlock(&npusim.lock);
     return HC_ACL_OK;

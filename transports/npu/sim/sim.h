@@ -267,7 +267,9 @@ struct npusim_device {
     int sets;       /* aclrtSetDevice minus aclrtResetDevice; 0: closed */
     uint64_t epoch; /* counts openings, so that threads notice a reset */
     bool closing, lost;
-    uint64_t copies; /* operations engines carried out, for faults */
+    int waiters;          /* callers that wait for an operation of an engine */
+    pthread_cond_t quiet; /* there are none left */
+    uint64_t copies;      /* operations engines carried out, for faults */
     struct npusim_memory memory;
     struct npusim_engine engines[NPUSIM_DIRECTIONS];
     struct npusim_worker worker;
@@ -279,7 +281,7 @@ struct npusim_device {
 
 struct npusim {
     pthread_mutex_t lock;
-    bool initialized, finalized;
+    bool initialized, finalizing, finalized;
     bool forked; /* in a child of fork: nothing works */
     struct npusim_settings settings;
     struct npusim_device devices[NPUSIM_MAX_DEVICES]; /* the visible ones */
