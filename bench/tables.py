@@ -43,6 +43,11 @@ def write_csv(samples, out):
     writer.writerows(samples)
 
 
+def read_csv(name):
+    with open(name, encoding="ascii", newline="") as rows:
+        return [{**row, "x": int(row["x"]), "value": float(row["value"])} for row in csv.DictReader(rows)]
+
+
 def spread(values):
     """Half the range over the median, in percent."""
     middle = statistics.median(values)
@@ -50,10 +55,12 @@ def spread(values):
 
 
 def paired(mine, theirs):
-    """Median over pairs of runs of the same kind, the k-th with the k-th; below 1 is faster for times, above 1
-    for rates."""
-    ratios = [a / b for a, b in zip(mine, theirs) if b > 0]
-    return statistics.median(ratios) if ratios else None
+    """Median ratio over the rounds that both have; each maps rounds to values of one kind of placement. Without a
+    common round the ratio of the medians, marked with "~". Below 1 is faster for times, slower for rates."""
+    common = [mine[number] / theirs[number] for number in mine if theirs.get(number)]
+    if common:
+        return f"{statistics.median(common):.2f}"
+    return f"~{statistics.median(mine.values()) / statistics.median(theirs.values()):.2f}"
 
 
 class Table:
@@ -61,16 +68,16 @@ class Table:
 
     def __init__(self, group, measure, kind):
         self.group, self.measure, self.kind = group, measure, kind
-        self.values = defaultdict(lambda: defaultdict(list))  # x -> subject -> values in order of rounds
+        self.values = defaultdict(lambda: defaultdict(dict))  # x -> subject -> round -> value
         self.roles = {}
 
     def add(self, sample):
-        self.values[sample["x"]][sample["subject"]].append(sample["value"])
+        self.values[sample["x"]][sample["subject"]][int(sample["round"])] = sample["value"]
         self.roles[sample["subject"]] = sample["role"]
 
     def best_peer(self, x):
         peers = {
-            subject: statistics.median(values)
+            subject: statistics.median(values.values())
             for subject, values in self.values[x].items()
             if self.roles[subject] == "peer"
         }
@@ -92,7 +99,7 @@ class Table:
         titles += [f"{name} / best" for name in ours]
         others = [s for s, role in self.roles.items() if role != "hcomm"] if full else []
         rows = [titles + others]
-        for x in sorted(self.values):
+        for x in filter(is_shown, sorted(self.values)):
             row = self.row(x, ours, others)
             if row:
                 rows.append(row)
@@ -106,13 +113,20 @@ class Table:
         cells = [str(x)] + [self.cell(at.get(name)) for name in ours]
         cells += [best or "-", self.cell(at.get(best))]
         for name in ours:
-            ratio = paired(at[name], at[best]) if best and name in at else None
-            cells.append("-" if ratio is None else f"{ratio:.2f}")
-        return cells + [number(statistics.median(at[s])) if s in at else "-" for s in others]
+            cells.append(paired(at[name], at[best]) if best and name in at else "-")
+        return cells + [number(statistics.median(at[s].values())) if s in at else "-" for s in others]
 
     @staticmethod
     def cell(values):
-        return f"{number(statistics.median(values))} ±{spread(values):.0f}" if values else "-"
+        if not values:
+            return "-"
+        middle = number(statistics.median(values.values()))
+        return f"{middle} ±{spread(values.values()):.0f}" if len(values) > 1 else middle
+
+
+def is_shown(x):
+    """Powers of two at which protocols change; all of it is in the CSV."""
+    return x <= 64 or x in (1024, 2048, 4096, 8192, 16384, 32768, 65536) or x >= 262144 or x % 10 == 0
 
 
 def number(value):
