@@ -61,6 +61,8 @@ EXTRA_DIST += \
 	bench/mpi_noop.c \
 	bench/mpi_peer.c \
 	bench/peers.py \
+	bench/results/last.csv \
+	bench/results/last.md \
 	bench/smoke.sh \
 	bench/startup \
 	bench/tables.py
