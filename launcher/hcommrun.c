@@ -9,6 +9,7 @@
 
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -36,15 +37,24 @@ static int run_job(const struct hc_options *options)
     return code;
 }
 
+/* Exit code after text went to standard output: a full disk must not look like success. */
+static int end_output(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    hc_log_error("cannot write standard output: %s", hc_errno_text(errno));
+    return HC_EXIT_LAUNCHER;
+}
+
 static int act(const struct hc_options *options)
 {
     switch (options->action) {
     case HC_RUN_HELP:
         hc_options_print_help(stdout);
-        return 0;
+        return end_output();
     case HC_RUN_VERSION:
         (void)printf("hcommrun %s\n", PACKAGE_VERSION);
-        return 0;
+        return end_output();
     case HC_RUN_JOB:
         break;
     }

@@ -119,7 +119,9 @@ static hcomm_status_t watch_processes(struct hc_launch *launch, int control_fd)
 static hcomm_status_t prepare(struct hc_launch *launch, const struct hc_launch_context *context,
                               int control_fd)
 {
-    hcomm_status_t status = watch_processes(launch, control_fd);
+    hcomm_status_t status = hc_start_raise_limits(launch);
+    if (status == HCOMM_OK)
+        status = watch_processes(launch, control_fd);
     if (status == HCOMM_OK)
         status = hc_session_create(context->session);
     if (status == HCOMM_OK)

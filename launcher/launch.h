@@ -16,6 +16,8 @@
 #include "launcher/map.h"
 #include "launcher/session.h"
 
+#include <sys/resource.h>
+
 struct hc_pmix;
 
 enum hc_end_phase { HC_END_NONE, HC_END_INTERRUPT, HC_END_TERMINATE, HC_END_KILL };
@@ -35,6 +37,7 @@ struct hc_launch {
     const struct hc_cpus **cpus; /* of every rank */
     struct hc_iof iof;
     struct hc_pmix *pmix;
+    struct rlimit files;     /* limit of open files that the user set */
     unsigned long oom_kills; /* the kernel's count when the job started */
 };
 

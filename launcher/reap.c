@@ -1,7 +1,6 @@
 #include "launcher/reap.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -53,12 +52,21 @@ static void kill_children(void)
     (void)closedir(processes);
 }
 
+/* Reap all that have ended; whether children are left. */
+static bool reap_ended(void)
+{
+    pid_t pid = waitpid(-1, NULL, WNOHANG);
+    while (pid > 0)
+        pid = waitpid(-1, NULL, WNOHANG);
+    return pid == 0;
+}
+
 void hc_reap_all_descendants(void)
 {
-    /* Each round kills the present children; their own children turn up as ours in the next one. */
-    while (waitpid(-1, NULL, WNOHANG) >= 0) {
+    /* Each round kills the present children; their own children turn up as ours in the next one. The dead are
+     * reaped first: with thousands of them, looking at each again in every round would take minutes. */
+    while (reap_ended()) {
         kill_children();
-        if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD)
-            return;
+        (void)waitpid(-1, NULL, 0);
     }
 }

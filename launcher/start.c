@@ -11,10 +11,15 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+enum {
+    OWN_FILES = 32, /* hcommrun's own descriptors, and PMIx's */
+    FILES_PER_RANK =
+        2, /* at least: standard output and error; a PMIx connection and standard input may come */
+};
+
 struct starter {
     struct hc_environment environment; /* of the present program */
     char *path;
-    struct rlimit files;
 };
 
 static hcomm_status_t cannot_start(struct hc_launch *launch, const struct hc_app *app, const char *step,
@@ -35,7 +40,7 @@ static hcomm_status_t start_rank(struct hc_launch *launch, struct starter *start
         .wdir = app->wdir,
         .cpus = rank->cpus,
         .signals = launch->signals,
-        .files = starter->files,
+        .files = launch->files,
     };
     hcomm_status_t status = hc_pmix_set_environment(launch->pmix, rank->rank, &starter->environment);
     if (status != HCOMM_OK)
@@ -54,9 +59,9 @@ static hcomm_status_t start_rank(struct hc_launch *launch, struct starter *start
     return HCOMM_OK;
 }
 
-static hcomm_status_t start_app(struct hc_launch *launch, const struct hc_app *app, struct rlimit files)
+static hcomm_status_t start_app(struct hc_launch *launch, const struct hc_app *app)
 {
-    struct starter starter = {.files = files};
+    struct starter starter = {0};
     int error = 0;
     hcomm_status_t status = hc_environment_init(&starter.environment, app);
     if (status != HCOMM_OK)
@@ -74,22 +79,28 @@ static hcomm_status_t start_app(struct hc_launch *launch, const struct hc_app *a
     return status;
 }
 
-/* Descriptors for all ranks' pipes and connections; ranks keep the limit that the user set. */
-static struct rlimit raise_file_limit(void)
+hcomm_status_t hc_start_raise_limits(struct hc_launch *launch)
 {
-    struct rlimit old = {.rlim_cur = 1024, .rlim_max = 1024};
-    (void)getrlimit(RLIMIT_NOFILE, &old);
-    struct rlimit raised = {.rlim_cur = old.rlim_max, .rlim_max = old.rlim_max};
+    uint32_t ranks = launch->options->num_ranks;
+    uint64_t needed = OWN_FILES + (uint64_t)FILES_PER_RANK * ranks;
+    launch->files = (struct rlimit){.rlim_cur = 1024, .rlim_max = 1024};
+    (void)getrlimit(RLIMIT_NOFILE, &launch->files);
+    struct rlimit raised = {.rlim_cur = launch->files.rlim_max, .rlim_max = launch->files.rlim_max};
     (void)setrlimit(RLIMIT_NOFILE, &raised);
-    return old;
+    if (raised.rlim_max >= needed)
+        return HCOMM_OK;
+    return hc_error(
+        HCOMM_ERR_LIMIT,
+        "%u ranks need at least %llu open files, the limit is %llu; raise it (ulimit -Hn) or start "
+        "fewer ranks (-n)",
+        ranks, (unsigned long long)needed, (unsigned long long)raised.rlim_max);
 }
 
 hcomm_status_t hc_start_ranks(struct hc_launch *launch)
 {
-    struct rlimit files = raise_file_limit();
     launch->oom_kills = hc_oom_kills();
     for (size_t i = 0; i < launch->options->num_apps; i++) {
-        hcomm_status_t status = start_app(launch, &launch->options->apps[i], files);
+        hcomm_status_t status = start_app(launch, &launch->options->apps[i]);
         if (status != HCOMM_OK)
             return status;
     }

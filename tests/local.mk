@@ -14,4 +14,5 @@ include tests/check/local.mk
 include tests/verbs/local.mk
 include tests/install/local.mk
 include tests/failure/local.mk
+include tests/attack/local.mk
 EXTRA_DIST += tests/lsan.supp

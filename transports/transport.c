@@ -52,11 +52,23 @@ static bool word_known(const struct word *word, const struct hc_resource_list *l
     return false;
 }
 
-/* Put the names of all resources, each once, into text. */
+static bool has_resource(const struct hc_resource_list *list, const struct hc_transport *transport)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->entries[i].transport == transport)
+            return true;
+    return false;
+}
+
+/* Put the names of all resources, each once, into text, and before them those of transports not asked. */
 static void list_names(const struct hc_resource_list *list, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
+    for (size_t i = 0; hc_transports[i] && used < size; i++)
+        if (!has_resource(list, hc_transports[i]))
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", hc_transports[i]->name);
     for (size_t i = 0; i < list->count && used < size; i++) {
         bool seen = false;
         for (size_t j = 0; j < i; j++)

@@ -17,9 +17,10 @@ extern "C" {
  * transports, build the world communicator. NULL or a zeroed config means all defaults. Several contexts may
  * exist in one process; all ranks of the job create them in the same order. The first does not wait for other
  * ranks: peers are reached at first use. Further ones wait until every rank has started its own. On success
- * *handle is owned by the caller until hcomm_finalize(). Errors: HCOMM_ERR_CONFIG (a field or an HCOMM_
- * variable out of range), HCOMM_ERR_BOOTSTRAP, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_UNREACHABLE (no transport is
- * left after `protocol` and `transports`), HCOMM_ERR_TIMEOUT (further contexts only).
+ * *handle is owned by the caller until hcomm_finalize(); a child that the process forks cannot use it: its
+ * calls return HCOMM_ERR_INVALID, and the parent goes on undisturbed. Errors: HCOMM_ERR_CONFIG (a field or an
+ * HCOMM_ variable out of range), HCOMM_ERR_BOOTSTRAP, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_UNREACHABLE (no
+ * transport is left after `protocol` and `transports`), HCOMM_ERR_TIMEOUT (further contexts only).
  */
 HCOMM_API hcomm_status_t hcomm_init(hcomm_handle_t *handle, const hcomm_config_t *config);
 

@@ -346,15 +346,25 @@ static hcomm_status_t allocate_losses(void)
     return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for the state of %u ranks", session.size);
 }
 
+/* Whether every context has been finalized. */
+static bool is_left(void)
+{
+    hc_lock_acquire(&session.lists_lock);
+    bool left = hc_list_empty(&session.boots);
+    hc_lock_release(&session.lists_lock);
+    return left;
+}
+
 /*
  * At exit. Not from a forked child, whose connection is its parent's; not when the server is gone, as nobody
- * would answer.
+ * would answer; and not with contexts left, so that the launcher tells of a rank that exits without
+ * hcomm_finalize instead of taking its end for a good one.
  */
 static void end_session(void)
 {
     (void)pthread_mutex_lock(&session.lock);
     atomic_store_explicit(&session.active, false, memory_order_release);
-    bool usable = session.owner == getpid() && !session.stuck;
+    bool usable = session.owner == getpid() && !session.stuck && is_left();
     if (usable && !atomic_load_explicit(&session.losses.server, memory_order_acquire))
         finalize_pmix();
     (void)pthread_mutex_unlock(&session.lock);

@@ -498,7 +498,8 @@ void hc_barrier_fail_peer(struct hcomm_context *context, struct hc_peer *peer)
         struct hcomm_comm *comm = hc_list_entry(node, struct hcomm_comm, all);
         if (comm->lost || hc_comm_rank_of(comm, peer->rank) < 0)
             continue;
-        (void)advance(comm); /* what is complete is complete, though the peer died right after it */
+        if (!context->forked)    /* whose shared words are the parent's */
+            (void)advance(comm); /* what is complete is complete, though the peer died right after it */
         comm->lost = peer;
         fail_all(comm, peer, peer->failure);
     }

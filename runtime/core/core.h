@@ -28,6 +28,9 @@
 
 #include <pthread.h>
 
+/* Takes the parent's rank. */
+#define HC_FORKED_TEXT "this process was forked from rank %u, which is the job's member"
+
 enum { HC_IFACE_MAX = 16, HC_COMM_BUCKETS = 64 };
 
 /* ---- peers ---- */
@@ -267,6 +270,7 @@ struct hcomm_context {
     atomic_uint waiters; /* threads inside a wait */
     bool oversubscribed;
     bool finalizing;
+    bool forked; /* inherited by fork(): every operation fails, as everything is the parent's */
 
     /* bandwidth limit: bytes that may be sent now */
     int64_t tokens;
@@ -318,6 +322,8 @@ const char *hc_peer_name(const struct hc_peer *peer);
 /* Complete, with an error, whatever is left to do with the peer, and release what it holds; the ep stays. */
 void hc_peer_end_operations(struct hc_peer *peer);
 void hc_peer_free(struct hc_peer *peer);
+/* In a forked child: the context is the parent's; let every peer be failed and nothing shared be touched. */
+void hc_peer_disown_all(struct hcomm_context *context);
 
 /* ---- send.c, recv.c, rndv.c ---- */
 

@@ -52,14 +52,17 @@ static bool all_flushed(void *arg)
     return true;
 }
 
-static void start_flush(struct hc_peer *peer, struct flush *flush)
+static void start_flush(struct hc_peer *peer, struct flush *flush, uint64_t deadline)
 {
     flush->op.done = flush_done;
     hcomm_status_t status = peer->ops->flush(peer->ep, &flush->op);
-    while (status == HCOMM_AGAIN && peer->state == HC_PEER_READY) {
+    while (status == HCOMM_AGAIN && peer->state == HC_PEER_READY && hc_clock_ns() < deadline) {
         (void)hc_progress(peer->context);
-        status = peer->ops->flush(peer->ep, &flush->op);
+        if (peer->state == HC_PEER_READY)
+            status = peer->ops->flush(peer->ep, &flush->op);
     }
+    if (status == HCOMM_AGAIN && peer->state == HC_PEER_READY)
+        hc_peer_fail(peer, HCOMM_ERR_TIMEOUT, "not flushed before the deadline");
     if (status != HCOMM_IN_PROGRESS)
         flush->done = true;
 }
@@ -69,9 +72,10 @@ static hcomm_status_t flush_eps(struct hcomm_context *context, int timeout_ms)
     struct flush_set set = {context, calloc(context->job->size, sizeof(struct flush))};
     if (!set.flushes)
         return hc_error(HCOMM_ERR_NO_MEMORY, "hcomm_finalize: out of memory");
+    uint64_t deadline = hc_deadline_ms((unsigned)timeout_ms);
     for (uint32_t rank = 0; rank < context->job->size; rank++)
         if (context->peers[rank] && context->peers[rank]->state == HC_PEER_READY)
-            start_flush(context->peers[rank], &set.flushes[rank]);
+            start_flush(context->peers[rank], &set.flushes[rank], deadline);
     hcomm_status_t status = hc_wait(context, all_flushed, &set, NULL, timeout_ms);
     if (status != HCOMM_OK)
         /* a late done() must not write to freed memory: the eps go first */
@@ -255,6 +259,13 @@ HCOMM_API hcomm_status_t hcomm_finalize(hcomm_handle_t handle)
 {
     if (!handle)
         return HCOMM_OK;
+    if (!hc_progress_is_registered(handle))
+        return hc_error(HCOMM_ERR_INVALID,
+                        "hcomm_finalize: the handle is not of a context in use; it may be finalized already");
+    if (handle->forked) { /* its memory, sockets and connections are the parent's */
+        hc_progress_unregister(handle);
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_finalize: " HC_FORKED_TEXT, handle->job->rank);
+    }
     hc_progress_thread_stop(handle);
     hc_lock_acquire(&handle->lock);
     hcomm_status_t status = leave(handle);

@@ -15,6 +15,33 @@
 
 enum { FIRST_PAUSE_MS = 10 };
 
+static void disown(struct hc_peer *peer)
+{
+    char text[128];
+    (void)snprintf(text, sizeof(text), HC_FORKED_TEXT, peer->context->job->rank);
+    peer->state = HC_PEER_FAILED;
+    peer->failure = HCOMM_ERR_INVALID;
+    peer->direct_limit = 0;
+    peer->detail = strdup(text);
+}
+
+void hc_peer_disown_all(struct hcomm_context *context)
+{
+    hc_lock_init(&context->lock); /* whoever held it is not in this process */
+    context->forked = true;
+    context->finalizing = true; /* communicators return nothing to their peers */
+    context->num_ifaces = 0;    /* rings and sockets are the parent's: neither polled nor slept on */
+    context->num_barriers = 0;
+    context->has_work = false;
+    context->progress_thread_running = false;
+    hc_wait_fini(context); /* the descriptors stay open in the parent */
+    for (uint32_t rank = 0; rank < context->job->size; rank++)
+        if (context->peers[rank]) {
+            disown(context->peers[rank]);
+            hc_barrier_fail_peer(context, context->peers[rank]);
+        }
+}
+
 struct hc_peer *hc_peer_create(struct hcomm_context *context, uint32_t rank)
 {
     struct hc_peer *peer = calloc(1, sizeof(*peer));
@@ -33,6 +60,8 @@ struct hc_peer *hc_peer_create(struct hcomm_context *context, uint32_t rank)
     hc_list_init(&peer->fetching);
     hc_list_init(&peer->failing);
     context->peers[rank] = peer;
+    if (context->forked)
+        disown(peer);
     return peer;
 }
 

@@ -134,8 +134,47 @@ static struct hc_list registry = {&registry, &registry};
 /* Read without the lock as a hint: relaxed, no partner. */
 static atomic_uint registry_count;
 
+static void before_fork(void)
+{
+    hc_lock_acquire(&registry_lock);
+}
+
+static void after_fork(void)
+{
+    hc_lock_release(&registry_lock);
+}
+
+static void in_forked_child(void)
+{
+    struct hc_list *node;
+    hc_lock_init(&registry_lock); /* of another process */
+    hc_list_for_each(node, &registry)
+        hc_peer_disown_all(hc_list_entry(node, struct hcomm_context, registered));
+}
+
+static void watch_forks(void)
+{
+    int error = pthread_atfork(before_fork, after_fork, in_forked_child);
+    if (error)
+        hc_log_warn("children that this process forks must not use hcomm: pthread_atfork: %s",
+                    hc_errno_text(error));
+}
+
+bool hc_progress_is_registered(const struct hcomm_context *context)
+{
+    bool found = false;
+    struct hc_list *node;
+    hc_lock_acquire(&registry_lock);
+    hc_list_for_each(node, &registry) found =
+        found || hc_list_entry(node, struct hcomm_context, registered) == context;
+    hc_lock_release(&registry_lock);
+    return found;
+}
+
 void hc_progress_register(struct hcomm_context *context)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, watch_forks);
     hc_lock_acquire(&registry_lock);
     hc_list_append(&registry, &context->registered);
     atomic_fetch_add_explicit(&registry_count, 1, memory_order_relaxed);

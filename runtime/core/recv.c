@@ -335,15 +335,17 @@ static void eager_sync_arrived(struct hc_peer *peer, const void *data, size_t le
 static void batch_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     const uint8_t *next = data;
+    struct hc_wire_batch_item
+        item; /* a copy: the message may lie in memory that the sender can still write */
     while (len > 0) {
-        const struct hc_wire_batch_item *item = (const void *)next;
-        if (len < sizeof(*item) || item->size > len - sizeof(*item) ||
-            hc_align_up(item->size, 8) > len - sizeof(*item)) {
+        if (len >= sizeof(item))
+            (void)memcpy(&item, next, sizeof(item));
+        if (len < sizeof(item) || hc_align_up((size_t)item.size, 8) > len - sizeof(item)) {
             protocol_error(peer, "BATCH");
             return;
         }
-        take_eager(peer, &item->match, item + 1, item->size);
-        size_t used = sizeof(*item) + hc_align_up(item->size, 8);
+        take_eager(peer, &item.match, next + sizeof(item), item.size);
+        size_t used = sizeof(item) + hc_align_up((size_t)item.size, 8);
         next += used;
         len -= used;
     }
@@ -367,18 +369,20 @@ static void keep_rts(struct hc_peer *peer, const struct hc_match_key *key, const
 
 static void rts_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
-    const struct hc_wire_rts *rts = data;
+    struct hc_wire_rts rts = {0}; /* a copy, as above */
     struct hc_match_key key;
-    if (len < sizeof(*rts) || rts->rkey_len != len - sizeof(*rts) || !check_match(&rts->match, &key)) {
+    if (len >= sizeof(rts))
+        (void)memcpy(&rts, data, sizeof(rts));
+    if (len < sizeof(rts) || rts.rkey_len != len - sizeof(rts) || !check_match(&rts.match, &key)) {
         protocol_error(peer, "RTS");
         return;
     }
     const struct hc_rndv_offer offer = {
-        .size = (size_t)rts->size,
-        .send_id = rts->send_id,
-        .address = rts->address,
-        .rkey = rts->rkey_len ? rts + 1 : NULL,
-        .rkey_len = rts->rkey_len,
+        .size = (size_t)rts.size,
+        .send_id = rts.send_id,
+        .address = rts.address,
+        .rkey = rts.rkey_len ? (const uint8_t *)data + sizeof(rts) : NULL,
+        .rkey_len = rts.rkey_len,
     };
     struct hcomm_request *request = find_receive(peer, &key, offer.size);
     if (request)

@@ -119,6 +119,12 @@ static hcomm_status_t with_id(struct hcomm_request *request)
     return hc_request_assign_id(request);
 }
 
+void hc_rndv_forget(struct hcomm_request *request)
+{
+    if (request->id)
+        release_transfer(request);
+}
+
 hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request, const struct hc_wire_match *match)
 {
     hcomm_status_t status = with_id(request);
@@ -329,10 +335,13 @@ static void end_receive(struct hcomm_request *request, hcomm_status_t status)
 
 static void end_transfer(struct hcomm_request *request, hcomm_status_t status)
 {
-    if (request->kind == HC_REQUEST_RECV)
+    if (request->kind == HC_REQUEST_RECV) {
         end_receive(request, status);
-    else
-        finish(request, status);
+        return;
+    }
+    if (status != HCOMM_OK) /* the receiver waits for pieces that will not come */
+        hc_rndv_answer(request->peer, HC_WIRE_NACK, request->remote_id, status);
+    finish(request, status);
 }
 
 /* A request that failed waits for its operations in flight: they still point to it and to its memory. */
@@ -668,6 +677,8 @@ void hc_rndv_abandon(struct hcomm_request *request)
         if (request->remote_id)
             hc_rndv_answer(request->peer, HC_WIRE_NACK, request->remote_id, HCOMM_ERR_CANCELLED);
         (void)hc_send_unqueue(request);
+    } else { /* a sender whose buffer was to be fetched waits for that */
+        hc_rndv_answer(request->peer, HC_WIRE_FIN, request->remote_id, HCOMM_ERR_CANCELLED);
     }
     finish(request, HCOMM_ERR_CANCELLED);
 }

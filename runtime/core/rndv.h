@@ -16,6 +16,8 @@ struct hc_rndv_offer {
     size_t rkey_len;
 };
 
+/* A send that got an id but is not started will not be: give the id back. */
+void hc_rndv_forget(struct hcomm_request *request);
 /* Announce the request's message; HCOMM_AGAIN: not now. */
 hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request,
                                 const struct hc_wire_match *match) HC_MUST_CHECK;

@@ -243,6 +243,8 @@ static hcomm_status_t start_request(struct hc_peer *peer, const struct hc_wire_m
         status = send_request(peer, match, request);
     if (status == HCOMM_AGAIN)
         status = queue_request(peer, match, request);
+    if (status != HCOMM_OK)
+        hc_rndv_forget(request); /* an attempt may have given it an id */
     return status;
 }
 

@@ -1,0 +1,81 @@
+/* Misuse of the library, one kind per word: the calls must fail in words, and the job must not suffer. */
+#include <hcomm.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static hcomm_handle_t hcomm;
+
+static void need(hcomm_status_t status, hcomm_status_t expected, const char *what)
+{
+    if (status == expected)
+        return;
+    (void)fprintf(stderr, "misuse: %s: %s instead of %s: %s\n", what, hcomm_strerror(status),
+                  hcomm_strerror(expected), hcomm_error_detail());
+    _exit(3);
+}
+
+/* Every rank sends its number to the next one. */
+static void talk(void)
+{
+    int rank = hcomm_rank(hcomm), size = hcomm_size(hcomm), got = -1;
+    int before = (rank + size - 1) % size;
+    need(hcomm_sendrecv(&rank, sizeof(rank), (rank + 1) % size, 1, &got, sizeof(got), before, 1,
+                        hcomm_comm_world(hcomm), NULL),
+         HCOMM_OK, "sendrecv");
+    if (got != before) {
+        (void)fprintf(stderr, "misuse: %d arrived instead of %d\n", got, before);
+        _exit(3);
+    }
+}
+
+static void finalize_twice(void)
+{
+    need(hcomm_finalize(hcomm), HCOMM_OK, "finalize");
+    need(hcomm_finalize(hcomm), HCOMM_ERR_INVALID, "second finalize");
+}
+
+static void use_in_child(void)
+{
+    hcomm_comm_t world = hcomm_comm_world(hcomm);
+    int value = 9;
+    need(hcomm_send(&value, sizeof(value), (hcomm_rank(hcomm) + 1) % hcomm_size(hcomm), 1, world),
+         HCOMM_ERR_INVALID, "send of a forked child");
+    need(hcomm_barrier(world), HCOMM_ERR_INVALID, "barrier of a forked child");
+    need(hcomm_finalize(hcomm), HCOMM_ERR_INVALID, "finalize of a forked child");
+}
+
+/* The parent's messages must not be touched by what its child tries. */
+static void fork_and_use(void)
+{
+    int status = -1;
+    need(hcomm_barrier(hcomm_comm_world(hcomm)), HCOMM_OK, "barrier");
+    pid_t child = fork();
+    if (child == 0) {
+        use_in_child();
+        exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+        _exit(4);
+    talk();
+    need(hcomm_barrier(hcomm_comm_world(hcomm)), HCOMM_OK, "barrier after the child");
+    need(hcomm_finalize(hcomm), HCOMM_OK, "finalize after the child");
+}
+
+int main(int argc, char **argv)
+{
+    need(hcomm_init(&hcomm, NULL), HCOMM_OK, "init");
+    talk();
+    if (argc > 1 && strcmp(argv[1], "finalize") == 0)
+        finalize_twice();
+    else if (argc > 1 && strcmp(argv[1], "fork") == 0)
+        fork_and_use();
+    else if (argc > 1 && strcmp(argv[1], "leave") == 0)
+        need(hcomm_barrier(hcomm_comm_world(hcomm)), HCOMM_OK, "barrier");
+    else
+        return 2;
+    return 0;
+}
