@@ -51,7 +51,7 @@ run -n 40 sh -c 'exit 3'
 expect_code 3 "40 ranks fail at once"
 expect_err 'exited with code 3' "one of 40 failures is reported"
 
-(ulimit -n 40 && run -n 30 true && [ "$code" -eq 125 ] && grep -q 'Too many open files; raise' "$work/err") ||
+(ulimit -n 40 && run -n 30 true && [ "$code" -eq 125 ] && grep -q 'open files, the limit is 40; raise' "$work/err") ||
 	fail "too few descriptors are said"
 run -n 2 "$HCOMMRUN" -n 2 "$CLIENT" modex
 expect_code 0 "hcommrun under hcommrun"
