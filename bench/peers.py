@@ -32,10 +32,9 @@ class Failed(Exception):
 class Run:
     """What a measurement is asked for: build folder, processors, sizes, seconds per point."""
 
-    def __init__(self, build, sizes, ucx_sizes, seconds, queues, timeout):
+    def __init__(self, build, sizes, seconds, queues, timeout):
         self.build = os.path.abspath(build)
         self.sizes = sizes
-        self.ucx_sizes = ucx_sizes
         self.seconds = seconds
         self.queues = queues
         self.timeout = timeout
@@ -182,25 +181,26 @@ def repeats(size, small, large):
 
 
 class Ucx:
-    """ucx_perftest over the transports named; it counts bandwidth in 2^20 bytes."""
+    """ucx_perftest over the transports named, one size: every run starts processes, and a placement may not last
+    for all sizes. It counts bandwidth in 2^20 bytes."""
 
     role = "peer"
 
-    def __init__(self, name, group, transports):
-        self.name, self.group, self.transports = name, group, transports
+    def __init__(self, name, group, transports, size):
+        self.name, self.group, self.transports, self.size = name, group, transports, size
 
     def missing(self, run):
         return [] if shutil.which("ucx_perftest") else ["ucx_perftest"]
 
     def rows(self, run):
         environment = {"UCX_TLS": self.transports, "UCX_WARN_UNUSED_ENV_VARS": "n"}
-        for size in run.ucx_sizes:
-            for test, n in (("tag_lat", repeats(size, 20000, 2000)), ("tag_bw", repeats(size, 200000, 4000))):
-                port = str(free_port())
-                command = ["ucx_perftest", "-p", port]
-                client = ["-t", test, "-s", str(size), "-n", str(n), "-w", str(max(n // 10, 10)), "-f", "-v"]
-                output = pair(run, command, command[:1] + ["127.0.0.1"] + command[1:] + client, environment)
-                yield from self.read(output, test, size)
+        size = self.size
+        for test, n in (("tag_lat", repeats(size, 20000, 2000)), ("tag_bw", repeats(size, 200000, 4000))):
+            port = str(free_port())
+            command = ["ucx_perftest", "-p", port]
+            client = ["-t", test, "-s", str(size), "-n", str(n), "-w", str(max(n // 10, 10)), "-f", "-v"]
+            output = pair(run, command, command[:1] + ["127.0.0.1"] + command[1:] + client, environment)
+            yield from self.read(output, test, size)
 
     def read(self, output, test, size):
         """The last line: iterations, median us, average us, overall us, average MB/s, overall MB/s, rates."""
@@ -216,27 +216,24 @@ class Ucx:
 
 
 class Fabric:
-    """fi_pingpong of libfabric over one provider: latency alone."""
+    """fi_pingpong of libfabric over one provider, one size: latency alone."""
 
     role = "peer"
 
-    def __init__(self, name, group, provider):
-        self.name, self.group, self.provider = name, group, provider
+    def __init__(self, name, group, provider, size):
+        self.name, self.group, self.provider, self.size = name, group, provider, size
 
     def missing(self, run):
         return [] if shutil.which("fi_pingpong") else ["fi_pingpong"]
 
     def rows(self, run):
-        for size in run.ucx_sizes:
-            ports = str(free_port())
-            common = ["-p", self.provider, "-e", "rdm", "-S", str(size), "-I", str(repeats(size, 5000, 500))]
-            output = pair(
-                run, ["fi_pingpong", "-B", ports] + common, ["fi_pingpong", "-P", ports] + common + ["127.0.0.1"]
-            )
-            lines = [line.split() for line in output.splitlines() if line[:1].isdigit()]
-            if not lines:
-                raise Failed(f"fi_pingpong {self.provider}: no figures in its output")
-            yield "latency", size, float(lines[-1][6])
+        port = str(free_port())
+        common = ["-p", self.provider, "-e", "rdm", "-S", str(self.size), "-I", str(repeats(self.size, 5000, 500))]
+        server, client = ["fi_pingpong", "-B", port] + common, ["fi_pingpong", "-P", port] + common + ["127.0.0.1"]
+        lines = [line.split() for line in pair(run, server, client).splitlines() if line[:1].isdigit()]
+        if not lines:
+            raise Failed(f"fi_pingpong {self.provider}: no figures in its output")
+        yield "latency", self.size, float(lines[-1][6])
 
 
 VADER = ("--mca", "pml", "ob1", "--mca", "btl", "self,vader")
@@ -246,7 +243,7 @@ OPENMPI_TCP = ("--mca", "pml", "ob1", "--mca", "btl", "self,tcp")
 POINT_TO_POINT = ["latency", "bw"]
 
 
-def shared_memory():
+def shared_memory(sizes):
     yield Hcomm("hcomm", "shm", POINT_TO_POINT)
     yield Mpi("Open MPI", "shm", POINT_TO_POINT, "openmpi")
     yield Mpi("Open MPI vader", "shm", POINT_TO_POINT, "openmpi", options=VADER)
@@ -254,21 +251,23 @@ def shared_memory():
     yield Mpi("Open MPI ucx", "shm", POINT_TO_POINT, "openmpi", options=OPENMPI_UCX)
     yield Mpi("MPICH", "shm", POINT_TO_POINT, "mpich")
     yield Hcomm("hcomm small", "shm", ["bw"], options=["--mode", "small"])
-    yield Ucx("UCX posix", "shm", "posix,self")
-    yield Ucx("UCX sysv", "shm", "sysv,self")
-    yield Ucx("UCX posix+cma", "shm", "posix,cma,self")
-    yield Fabric("libfabric shm", "shm", "shm")
+    for size in sizes:
+        yield Ucx("UCX posix", "shm", "posix,self", size)
+        yield Ucx("UCX sysv", "shm", "sysv,self", size)
+        yield Ucx("UCX posix+cma", "shm", "posix,cma,self", size)
+        yield Fabric("libfabric shm", "shm", "shm", size)
     for name, program in (("line", "raw_line"), ("ring", "raw_ring"), ("copy", "raw_copy")):
         yield Raw("raw " + name, "shm", program)
 
 
-def network():
+def network(sizes):
     yield Hcomm("hcomm", "tcp", POINT_TO_POINT, options=["-t", "ofi:tcp"])
     yield Mpi("Open MPI", "tcp", POINT_TO_POINT, "openmpi", options=OPENMPI_TCP)
     yield Mpi("MPICH", "tcp", POINT_TO_POINT, "mpich", environment={"UCX_TLS": "tcp,self"})
-    yield Ucx("UCX tcp", "tcp", "tcp,self")
-    yield Fabric("libfabric tcp", "tcp", "tcp;ofi_rxm")
-    yield Fabric("libfabric net", "tcp", "net")
+    for size in sizes:
+        yield Ucx("UCX tcp", "tcp", "tcp,self", size)
+        yield Fabric("libfabric tcp", "tcp", "tcp;ofi_rxm", size)
+        yield Fabric("libfabric net", "tcp", "net", size)
     yield Raw("raw tcp", "tcp", "raw_tcp")
 
 
@@ -288,9 +287,10 @@ def matching():
         yield Mpi("MPICH", test, [test], "mpich")
 
 
+# Subjects of every group; `sizes` are those of the peers that start anew for every size.
 GROUPS = {
-    "shm": lambda: list(shared_memory()),
-    "tcp": lambda: list(network()),
-    "barrier": lambda: list(barriers(2)) + list(barriers(8)),
-    "match": lambda: list(matching()),
+    "shm": lambda sizes: list(shared_memory(sizes)),
+    "tcp": lambda sizes: list(network(sizes)),
+    "barrier": lambda sizes: list(barriers(2)) + list(barriers(8)),
+    "match": lambda sizes: list(matching()),
 }
