@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { IDLE_POLLS_PER_CHECK = 1024, BURST_MS = 2 };
+enum { IDLE_POLLS_PER_CHECK = 1024, BURST_MS = 2, DRAIN_TURNS = 1000 };
 
 bool hc_progress_is_short_of_events(const struct hcomm_context *context)
 {
@@ -37,6 +37,20 @@ static void take_last_words(struct hcomm_context *context)
     }
 }
 
+/* What a peer sent before it died counts: take in what has arrived before it is given up. */
+static void drain_transports(struct hcomm_context *context)
+{
+    for (int turns = 0; turns < DRAIN_TURNS; turns++) {
+        unsigned moved = 0;
+        for (unsigned i = 0; i < context->num_ifaces; i++) {
+            struct hc_iface *iface = context->ifaces[i].iface;
+            moved += iface->transport->progress(iface);
+        }
+        if (!moved)
+            return;
+    }
+}
+
 static void report_lost_rank(struct hcomm_context *context, uint32_t rank)
 {
     if (rank >= context->job->size || rank == context->job->rank)
@@ -45,6 +59,7 @@ static void report_lost_rank(struct hcomm_context *context, uint32_t rank)
     if (!peer)
         return;
     take_last_words(context);
+    drain_transports(context);
     char detail[192];
     (void)snprintf(detail, sizeof(detail), "%s ended abnormally, as the launcher reports",
                    hc_peer_name(peer));
@@ -70,6 +85,7 @@ void hc_peer_died(struct hcomm_context *context, uint32_t rank)
     if (!peer)
         return;
     take_last_words(context);
+    drain_transports(context);
     char detail[192];
     (void)snprintf(detail, sizeof(detail), "%s, process %u, has ended", hc_peer_name(peer), peer->info.pid);
     hc_wait_remove(context, peer->pidfd);

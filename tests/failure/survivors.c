@@ -47,8 +47,8 @@ int main(void)
         (void)kill(getpid(), SIGKILL);
         return 1;
     }
-    const char left = 1;
-    CHECK("tells that it has left", hcomm_send(&left, 1, VICTIM, 6, world) == HCOMM_OK);
+    const char gone = 1;
+    CHECK("tells that it has left", hcomm_send(&gone, 1, VICTIM, 6, world) == HCOMM_OK);
     hcomm_request_t small = HCOMM_REQUEST_NULL, sync = HCOMM_REQUEST_NULL, big = HCOMM_REQUEST_NULL;
     char byte = 0;
     CHECK("irecv", hcomm_irecv(&byte, 1, VICTIM, 7, world, &small) == HCOMM_OK);
