@@ -84,6 +84,26 @@ static void open_usable(struct hcomm_context *context, struct hc_resource_list *
     }
 }
 
+/* Why others cannot be reached, for check_reach(): what was rejected, in the order in which it was asked. */
+struct rejections {
+    char text[384];
+    size_t used;
+};
+
+static void note_rejections(struct rejections *rejections, const struct hc_resource_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct hc_resource *resource = &list->entries[i];
+        size_t room = sizeof(rejections->text) - rejections->used;
+        if (resource->usable || room <= 1)
+            continue;
+        int length = snprintf(rejections->text + rejections->used, room, "%s%s%s%s: %s",
+                              rejections->used ? "; " : ": ", resource->name, *resource->device ? " on " : "",
+                              resource->device, resource->reason);
+        rejections->used += length < (int)room ? (size_t)length : room - 1;
+    }
+}
+
 static int by_estimate(const void *left, const void *right)
 {
     const struct hc_resource *a = left, *b = right;
@@ -93,7 +113,7 @@ static int by_estimate(const void *left, const void *right)
 }
 
 static hcomm_status_t open_transport(struct hcomm_context *context, const struct hc_transport *transport,
-                                     const struct hc_iface_params *params)
+                                     const struct hc_iface_params *params, struct rejections *rejections)
 {
     struct hc_resource_list *list = calloc(1, sizeof(*list));
     if (!list)
@@ -103,6 +123,7 @@ static hcomm_status_t open_transport(struct hcomm_context *context, const struct
     if (status == HCOMM_OK) {
         qsort(list->entries, list->count, sizeof(list->entries[0]), by_estimate);
         open_usable(context, list, params);
+        note_rejections(rejections, list);
     }
     free(list);
     return status;
@@ -125,27 +146,26 @@ static void sort_ifaces(struct hcomm_context *context)
     }
 }
 
-static hcomm_status_t check_reach(const struct hcomm_context *context)
+static hcomm_status_t check_reach(const struct hcomm_context *context, const struct rejections *rejections)
 {
     unsigned others = context->num_ifaces - (name_is_open(context, "self") ? 1 : 0);
     if (context->job->size == 1 || others > 0)
         return HCOMM_OK;
-    return hc_error(HCOMM_ERR_UNREACHABLE,
-                    "no transport to other ranks is usable with protocol and transports as set; "
-                    "`hcomm_info --transports` tells why each was rejected");
+    return hc_error(HCOMM_ERR_UNREACHABLE, "no transport to other ranks is usable%s", rejections->text);
 }
 
 hcomm_status_t hc_select_open(struct hcomm_context *context, const struct hc_iface_params *params)
 {
+    struct rejections rejections = {0};
     for (size_t i = 0; hc_transports[i]; i++) {
         if (!is_needed(context, hc_transports[i]))
             continue;
-        hcomm_status_t status = open_transport(context, hc_transports[i], params);
+        hcomm_status_t status = open_transport(context, hc_transports[i], params, &rejections);
         if (status != HCOMM_OK)
             return status;
     }
     sort_ifaces(context);
-    return check_reach(context);
+    return check_reach(context, &rejections);
 }
 
 void hc_select_close(struct hcomm_context *context)

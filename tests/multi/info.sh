@@ -43,6 +43,11 @@ has '^job of 3 ranks on 1 host'
 has 'rank 2 on processors '
 [ "$(grep -Ec '^ +[0-2] +0 .* (self|shm) ' "$out")" -eq 3 ] || die "the table has not 3 ranks"
 
+# When nothing leads to others, the error itself tells why: hcomm_info cannot be asked in such a job.
+run 1 env HCOMM_PROTOCOL=tcp HCOMM_NET_IF=none0 ./hcommrun -n 2 ./hcomm_info --transports
+grep -q 'no transport to other ranks is usable: shm: excluded by the setting protocol=tcp; ' "$out.err" ||
+    die "it is not told why no transport is usable"
+
 run 0 ./hcomm_info --help
 has '^  --transports '
 for argument in --jsn -x word; do

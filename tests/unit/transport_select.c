@@ -61,6 +61,13 @@ Test(transport_select, unknown_name_is_named_with_those_there_are)
     cr_assert(hc_transport_query(&list) == HCOMM_ERR_CONFIG);
 }
 
+Test(transport_select, unknown_name_is_answered_with_all_transports_when_one_was_asked)
+{
+    settings.transports = "verbs";
+    cr_assert(hc_transport_query_one(&hc_transport_self, &list) == HCOMM_ERR_CONFIG);
+    cr_assert(strstr(hc_error_detail(), "there are shm, ofi, self"), "%s", hc_error_detail());
+}
+
 Test(transport_select, protocol_excludes_other_families)
 {
     settings.protocol = HC_PROTOCOL_TCP;
