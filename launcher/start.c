@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 enum {
@@ -22,13 +23,26 @@ struct starter {
     char *path;
 };
 
-static hcomm_status_t cannot_start(struct hc_launch *launch, const struct hc_app *app, const char *step,
-                                   int error)
+/* The usual mistakes behind "No such file": a program of this folder without its "./", a script's
+ * interpreter. */
+static const char *remedy(const struct hc_app *app, const char *path, const char *step, int error)
+{
+    if (error != ENOENT || strcmp(step, "execute") != 0)
+        return "";
+    if (path)
+        return "; the program itself is there: its interpreter is missing";
+    return strchr(app->argv[0], '/') ? ""
+                                     : "; it was looked up in PATH: write ./ before a program of this folder";
+}
+
+static hcomm_status_t cannot_start(struct hc_launch *launch, const struct hc_app *app, const char *path,
+                                   const char *step, int error)
 {
     int code = error == ENOENT || error == ENOTDIR ? HC_EXIT_NOT_FOUND : HC_EXIT_NOT_EXEC;
     (void)hc_job_fail(&launch->job, code);
-    return hc_error(HCOMM_ERR_IO, "cannot %s '%s'%s%s on %s: %s", step, app->argv[0], app->wdir ? " in " : "",
-                    app->wdir ? app->wdir : "", launch->job.hostname, hc_errno_text(error));
+    return hc_error(HCOMM_ERR_IO, "cannot %s '%s'%s%s on %s: %s%s", step, app->argv[0],
+                    app->wdir ? " in " : "", app->wdir ? app->wdir : "", launch->job.hostname,
+                    hc_errno_text(error), remedy(app, path, step, error));
 }
 
 static hcomm_status_t start_rank(struct hc_launch *launch, struct starter *starter, struct hc_rank *rank)
@@ -53,7 +67,7 @@ static hcomm_status_t start_rank(struct hc_launch *launch, struct starter *start
     status = hc_spawn_process(&spawn, &rank->pid, &failure);
     hc_iof_close_child(&spawn.stdio);
     if (status != HCOMM_OK)
-        return cannot_start(launch, app, failure.step, failure.error);
+        return cannot_start(launch, app, starter->path, failure.step, failure.error);
     rank->state = HC_RANK_RUNNING;
     hc_log_info("rank %u: pid %d, %s", rank->rank, (int)rank->pid, starter->path);
     return HCOMM_OK;
@@ -71,7 +85,7 @@ static hcomm_status_t start_app(struct hc_launch *launch, const struct hc_app *a
     if (status == HCOMM_OK)
         status = hc_spawn_find(app->argv[0], app->wdir, starter.environment.list, &starter.path, &error);
     if (status == HCOMM_ERR_IO)
-        status = cannot_start(launch, app, "execute", error);
+        status = cannot_start(launch, app, NULL, "execute", error);
     for (uint32_t i = 0; status == HCOMM_OK && i < (uint32_t)app->count; i++)
         status = start_rank(launch, &starter, &launch->job.ranks[app->first_rank + i]);
     free(starter.path);

@@ -22,6 +22,7 @@ expect_code 127 "a program that does not exist"
 expect_err "cannot execute './there/is/no/such/program' on .*: No such file" "a missing program is named"
 run -n 2 no-such-program-in-path
 expect_code 127 "a program that is not in PATH"
+expect_err "looked up in PATH: write ./ before" "the remedy for a program that is not in PATH is named"
 run -n 2 /etc/passwd
 expect_code 126 "a file that is not executable"
 run -n 2 /
