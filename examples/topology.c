@@ -40,7 +40,7 @@ static const char *locality_name(hcomm_locality_t locality)
 
 static void print_topology(const hcomm_topology_t *topology)
 {
-    printf("%d ranks on %d hosts; here %d, elsewhere %d\n", topology->num_ranks, topology->num_hosts,
+    printf("ranks: %d, hosts: %d; ranks here: %d, elsewhere: %d\n", topology->num_ranks, topology->num_hosts,
            topology->num_local, topology->num_remote);
     printf("%4s  %4s  %-16s  %4s  %8s  %-8s  %-12s  %s\n", "rank", "host", "name", "numa", "distance",
            "shared", "transport", "processors");

@@ -143,7 +143,7 @@ static int check_fit(const struct perf *perf)
         if (!reason)
             continue;
         if (perf->rank == 0)
-            (void)fprintf(stderr, "hcomm_perf: %s with %d ranks: it %s\n", options->tests[i]->name,
+            (void)fprintf(stderr, "hcomm_perf: %s does not run with a job of %d: it %s\n", options->tests[i]->name,
                           perf->ranks, reason);
         return PERF_EXIT_USAGE;
     }

@@ -124,7 +124,7 @@ hcomm_status_t hc_boot_single_open(int timeout_ms, struct hc_boot **boot)
         .name_space = single->name_space,
         .hostname = single->hostname,
         .launcher = "none",
-        .version = "PMIx not in use",
+        .version = "not in use: no launcher",
         .launched = false,
     };
     *boot = &single->base;
