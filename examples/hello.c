@@ -47,5 +47,9 @@ int main(void)
         fprintf(stderr, "hello: %s\n", hcomm_error_detail());
         return 1;
     }
+    if (fflush(stdout) != 0) {
+        perror("hello: standard output");
+        return 1;
+    }
     return 0;
 }

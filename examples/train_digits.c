@@ -333,5 +333,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "train_digits: rank %d: %s\n", trainer.rank, hcomm_error_detail());
         good = false;
     }
+    if (fflush(stdout) != 0) {
+        perror("train_digits: standard output");
+        good = false;
+    }
     return good ? 0 : 1;
 }

@@ -411,19 +411,48 @@ static hcomm_status_t join_session(int timeout_ms)
 
 /* ---- put, get, fence ---- */
 
-static hcomm_status_t pmix_put(struct hc_boot *base, const char *key, const void *blob, size_t size)
+/* What PMIx_Put and PMIx_Commit need; strings are copies that a call which never returns may keep. */
+struct put_call {
+    pmix_status_t rc;
+    const char *failed; /* the function that failed */
+    char key[32];
+    void *blob;
+    size_t size;
+};
+
+static void call_put(void *argument)
 {
-    (void)base;
+    struct put_call *call = argument;
     pmix_value_t value;
     PMIX_VALUE_CONSTRUCT(&value);
     value.type = PMIX_BYTE_OBJECT;
-    value.data.bo.bytes = (char *)blob; /* PMIx copies it */
-    value.data.bo.size = size;
-    pmix_status_t rc = PMIx_Put(PMIX_GLOBAL, key, &value);
-    if (rc != PMIX_SUCCESS)
-        return pmix_error(rc, "PMIx_Put");
-    rc = PMIx_Commit();
-    return rc == PMIX_SUCCESS ? HCOMM_OK : pmix_error(rc, "PMIx_Commit");
+    value.data.bo.bytes = call->blob; /* PMIx copies it */
+    value.data.bo.size = call->size;
+    call->failed = "PMIx_Put";
+    call->rc = PMIx_Put(PMIX_GLOBAL, call->key, &value);
+    if (call->rc != PMIX_SUCCESS)
+        return;
+    call->failed = "PMIx_Commit";
+    call->rc = PMIx_Commit();
+}
+
+static hcomm_status_t pmix_put(struct hc_boot *base, const char *key, const void *blob, size_t size)
+{
+    struct put_call call = {.rc = PMIX_ERROR, .blob = malloc(size ? size : 1), .size = size};
+    if (!call.blob)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory to publish %zu bytes", size);
+    (void)snprintf(call.key, sizeof(call.key), "%s", key);
+    (void)memcpy(call.blob, blob, size);
+    void *copy = call.blob;
+    hcomm_status_t status = hc_boot_run_bounded(call_put, &call, sizeof(call), base->timeout_ms);
+    if (status == HCOMM_ERR_TIMEOUT) { /* the call goes on with the copy */
+        hc_error_prefix("publishing %s: ", key);
+        return status;
+    }
+    free(copy);
+    if (status != HCOMM_OK)
+        return status;
+    return call.rc == PMIX_SUCCESS ? HCOMM_OK : pmix_error(call.rc, call.failed);
 }
 
 static void complete_with_blob(struct hc_boot_call *call, const pmix_byte_object_t *blob)

@@ -64,7 +64,7 @@ hcomm_status_t hc_shm_am_short(struct hc_ep *base, uint8_t id, const void *hdr, 
 static inline uint32_t find_chunk(struct hc_shm_iface *iface, struct hc_shm_ep *ep)
 {
     hc_shm_pool_reclaim(&iface->pool, &ep->inflight);
-    if (hc_unlikely(ep->inflight.count >= HC_SHM_EP_CHUNKS))
+    if (hc_unlikely(ep->inflight.count >= iface->ep_chunks))
         return HC_SHM_NO_CHUNK;
     if (hc_unlikely(hc_shm_pool_peek(&iface->pool) == HC_SHM_NO_CHUNK))
         hc_shm_reclaim_all(iface);

@@ -214,7 +214,7 @@ bool hc_shm_ep_unblocked(struct hc_shm_ep *ep)
     if (!(ep->blocked & HC_SHM_BLOCKED_CHUNK))
         return true;
     hc_shm_reclaim_all(iface);
-    return ep->inflight.count < HC_SHM_EP_CHUNKS && hc_shm_pool_peek(&iface->pool) != HC_SHM_NO_CHUNK;
+    return ep->inflight.count < iface->ep_chunks && hc_shm_pool_peek(&iface->pool) != HC_SHM_NO_CHUNK;
 }
 
 void *hc_shm_ep_sync_area(struct hc_ep *ep)

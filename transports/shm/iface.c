@@ -192,6 +192,8 @@ static hcomm_status_t open_memory(struct hc_shm_iface *iface)
     iface->active = calloc(count, sizeof(struct hc_shm_source *));
     if (!iface->sources || !iface->active)
         return hc_error(HCOMM_ERR_NO_MEMORY, "shm: no memory for %u peers", count);
+    iface->ep_chunks =
+        iface->segment.chunk_count / 4 < HC_SHM_EP_CHUNKS ? iface->segment.chunk_count / 4 : HC_SHM_EP_CHUNKS;
     hc_pool_init(&iface->flush_pool, sizeof(struct hc_shm_flush), 16);
     return hc_shm_pool_init(&iface->pool, &iface->segment);
 }

@@ -98,6 +98,7 @@ struct hc_shm_iface {
     bool barrier;           /* membarrier works here */
     struct hc_list flushes; /* struct hc_shm_flush, waiting for chunks */
     struct hc_shm_pool pool;
+    uint32_t ep_chunks; /* in flight to one peer at most: one that does not receive must not keep all */
 
     struct hc_shm_segment segment;
     struct hc_shm_addr addr;
