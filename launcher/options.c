@@ -117,8 +117,32 @@ static const struct option *find_option(const char *word, const char **value)
     return NULL;
 }
 
+/* What users of other launchers try first. */
+static const struct {
+    const char *word;
+    const char *remedy;
+} foreign_options[] = {
+    {"--host", "hcommrun starts jobs on this host; for several use srun --mpi=pmix or Open MPI's mpirun"},
+    {"--hostfile", "hcommrun starts jobs on this host; for several use srun --mpi=pmix or Open MPI's mpirun"},
+    {"-H", "hcommrun starts jobs on this host; for several use srun --mpi=pmix or Open MPI's mpirun"},
+    {"-c", "the number of ranks is -n N"},
+    {"--allow-run-as-root", "hcommrun needs no such option"},
+};
+
+static const char *foreign_remedy(const char *word)
+{
+    for (size_t i = 0; i < hc_array_len(foreign_options); i++)
+        if (strcmp(word, foreign_options[i].word) == 0)
+            return foreign_options[i].remedy;
+    return NULL;
+}
+
 static hcomm_status_t unknown_option(const char *word)
 {
+    const char *remedy = foreign_remedy(word);
+    if (remedy)
+        return hc_error(HCOMM_ERR_CONFIG, "unknown option '%s': %s; hcommrun --help lists the options", word,
+                        remedy);
     const char *nearest = NULL;
     int best = 4;
     for (size_t i = 0; i < hc_array_len(option_table); i++) {

@@ -97,6 +97,8 @@ bad 'no program to run' -n 2
 bad 'no program to run' -n 2 true :
 bad "unknown option '--map-bye'; did you mean --map-by" --map-bye core true
 bad "unknown option '-q'" -q true
+bad "unknown option '--host': hcommrun starts jobs on this host" --host a true
+bad "unknown option '-c': the number of ranks is -n" -c 2 true
 bad "-n: '0' is not a legal value; use 1..65536" -n 0 true
 bad "-n: 'x'" -n x true
 bad -- '-n needs a value' -n
