@@ -211,6 +211,7 @@ struct hcomm_comm {
 
 struct hc_iface_slot {
     struct hc_iface *iface;
+    bool quiet; /* the self transport before this rank talks to itself: nothing can arrive, do not poll */
     struct hc_resource resource;
 };
 

@@ -256,6 +256,7 @@ static hcomm_status_t create_ep(struct hc_peer *peer)
         slot->iface->transport->ep_create(slot->iface, peer->rank, address->addr, address->addr_len, &ep);
     if (status != HCOMM_OK)
         return status;
+    slot->quiet = false;
     become_ready(peer, ep);
     hc_log_debug("%s is reached through %s", hc_peer_name(peer), slot->resource.name);
     return HCOMM_OK;

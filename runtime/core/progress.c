@@ -249,6 +249,8 @@ unsigned hc_progress(struct hcomm_context *context)
 {
     unsigned moved = 0;
     for (unsigned i = 0; i < context->num_ifaces; i++) {
+        if (context->ifaces[i].quiet)
+            continue;
         struct hc_iface *iface = context->ifaces[i].iface;
         moved += iface->transport->progress(iface);
     }

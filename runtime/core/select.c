@@ -56,6 +56,7 @@ static void open_resource(struct hcomm_context *context, struct hc_resource *res
         return;
     }
     slot->resource = *resource;
+    slot->quiet = strcmp(resource->name, "self") == 0;
     context->num_ifaces++;
 }
 

@@ -267,11 +267,14 @@ hcomm_status_t hc_wait_for(struct hcomm_context *context, const struct hc_wait_p
     if (params->done(params->arg))
         return HCOMM_OK;
     struct waiter waiter = {.params = params};
+    bool announced = context->progress_thread_running;
     /* relaxed: a hint that keeps the progress thread away, read by it without the lock */
-    atomic_fetch_add_explicit(&context->waiters, 1, memory_order_relaxed);
+    if (announced)
+        atomic_fetch_add_explicit(&context->waiters, 1, memory_order_relaxed);
     hcomm_status_t status =
         poll_until_done(context, &waiter, context->oversubscribed ? SPIN_POLLS_OVERSUBSCRIBED : SPIN_POLLS);
-    atomic_fetch_sub_explicit(&context->waiters, 1, memory_order_relaxed);
+    if (announced)
+        atomic_fetch_sub_explicit(&context->waiters, 1, memory_order_relaxed);
     if (waiter.slept)
         hc_progress_thread_unpark(context);
     return status;
