@@ -98,7 +98,7 @@ void hc_ofi_sweep(const struct hc_ofi_iface *iface)
         (void)hc_ofi_shmname_sweep("/dev/shm", iface->scope);
 }
 
-static hcomm_status_t open_domain(struct hc_ofi_iface *iface)
+static hcomm_status_t open_objects(struct hc_ofi_iface *iface)
 {
     struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC, .count = iface->params.world_size};
     int result = iface->lib->fabric(iface->info->fabric_attr, &iface->fabric, NULL);
@@ -109,6 +109,15 @@ static hcomm_status_t open_domain(struct hc_ofi_iface *iface)
         return open_error(iface, "opening the domain", result);
     result = fi_av_open(iface->domain, &av_attr, &iface->av, NULL);
     return result ? open_error(iface, "opening the address vector", result) : HCOMM_OK;
+}
+
+static hcomm_status_t open_domain(struct hc_ofi_iface *iface)
+{
+    struct hc_ofi_variables variables;
+    hc_ofi_variables_set(&variables);
+    hcomm_status_t status = open_objects(iface);
+    hc_ofi_variables_unset(&variables);
+    return status;
 }
 
 static hcomm_status_t open_queue(struct hc_ofi_iface *iface, size_t size, enum fi_wait_obj wait,
@@ -132,26 +141,34 @@ static hcomm_status_t open_cq(struct hc_ofi_iface *iface)
     return status;
 }
 
+/* Bind and enable; 0 or a negative error of libfabric. */
+static int enable_endpoint(struct hc_ofi_iface *iface, struct fid_ep *ep)
+{
+    int result = fi_ep_bind(ep, &iface->av->fid, 0);
+    if (!result)
+        result = fi_ep_bind(ep, &iface->cq->fid, FI_TRANSMIT | FI_RECV);
+    return result ? result : fi_enable(ep);
+}
+
 static hcomm_status_t open_endpoint(struct hc_ofi_iface *iface, struct fid_ep **opened)
 {
-    struct fid_ep *ep;
+    struct hc_ofi_variables variables;
+    struct fid_ep *ep = NULL;
     hcomm_status_t status = name_region(iface);
     if (status != HCOMM_OK)
         return status;
+    hc_ofi_variables_set(&variables);
     int result = fi_endpoint(iface->domain, iface->info, &ep, NULL);
-    if (result)
-        return open_error(iface, "opening an endpoint", result);
-    result = fi_ep_bind(ep, &iface->av->fid, 0);
     if (!result)
-        result = fi_ep_bind(ep, &iface->cq->fid, FI_TRANSMIT | FI_RECV);
-    if (!result)
-        result = fi_enable(ep);
-    if (result) {
-        (void)fi_close(&ep->fid);
-        return open_error(iface, "enabling an endpoint", result);
+        result = enable_endpoint(iface, ep);
+    hc_ofi_variables_unset(&variables);
+    if (!result) {
+        *opened = ep;
+        return HCOMM_OK;
     }
-    *opened = ep;
-    return HCOMM_OK;
+    if (ep)
+        (void)fi_close(&ep->fid);
+    return open_error(iface, "opening an endpoint", result);
 }
 
 void hc_ofi_rails_open(struct hc_ofi_iface *iface, unsigned count)

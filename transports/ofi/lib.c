@@ -9,11 +9,11 @@
 #include <stdlib.h>
 
 /*
- * libfabric and the libraries it brings read the environment while they load. ofi_rxm sizes its completion
- * queue for FI_UNIVERSE_SIZE peers; the default of 1024 exceeds what soft-RoCE devices offer (32767 entries).
- * Without a shared receive context, closing an endpoint of ofi_rxm 1.17 while a message comes in reposts the
- * receive to a connection that is closed already, and crashes. The two PSM libraries would take over the
- * process's fatal signals to print backtraces.
+ * libfabric and the libraries it brings read the environment while they load, list and open. ofi_rxm sizes
+ * its completion queue for FI_UNIVERSE_SIZE peers; the default of 1024 exceeds what soft-RoCE devices offer
+ * (32767 entries). Without a shared receive context, closing an endpoint of ofi_rxm 1.17 while a message
+ * comes in reposts the receive to a connection that is closed already, and crashes. The two PSM libraries
+ * would take over the process's fatal signals to print backtraces.
  */
 static const struct default_variable {
     const char *name, *value;
@@ -24,7 +24,7 @@ static const struct default_variable {
     {"HFI_NO_BACKTRACE", "1"},
 };
 
-enum { DEFAULT_COUNT = hc_array_len(default_variables) };
+_Static_assert(hc_array_len(default_variables) == HC_OFI_VARIABLES, "a flag for each");
 
 static struct hc_lock load_lock = HC_LOCK_INIT;
 static struct hc_ofi_lib functions;
@@ -66,19 +66,18 @@ static hcomm_status_t check_version(const struct hc_ofi_lib *table)
                     FI_MAJOR(version), FI_MINOR(version), FI_MAJOR(HC_OFI_VERSION), FI_MINOR(HC_OFI_VERSION));
 }
 
-/* Set those of our variables that the user has not; ours[] tells which. */
-static void set_defaults(bool ours[DEFAULT_COUNT])
+static void set_defaults(bool ours[HC_OFI_VARIABLES])
 {
-    for (size_t i = 0; i < DEFAULT_COUNT; i++) {
+    for (size_t i = 0; i < HC_OFI_VARIABLES; i++) {
         ours[i] = !getenv(default_variables[i].name);
         if (ours[i])
             (void)setenv(default_variables[i].name, default_variables[i].value, 0);
     }
 }
 
-static void unset_defaults(const bool ours[DEFAULT_COUNT])
+static void unset_defaults(const bool ours[HC_OFI_VARIABLES])
 {
-    for (size_t i = 0; i < DEFAULT_COUNT; i++)
+    for (size_t i = 0; i < HC_OFI_VARIABLES; i++)
         if (ours[i])
             (void)unsetenv(default_variables[i].name);
 }
@@ -89,6 +88,18 @@ static void initialise(const struct hc_ofi_lib *table)
     struct fi_info *providers = NULL;
     if (table->getinfo(HC_OFI_VERSION, NULL, NULL, FI_PROV_ATTR_ONLY, NULL, &providers) == 0)
         table->freeinfo(providers);
+}
+
+void hc_ofi_variables_set(struct hc_ofi_variables *variables)
+{
+    hc_lock_acquire(&load_lock);
+    set_defaults(variables->ours);
+}
+
+void hc_ofi_variables_unset(const struct hc_ofi_variables *variables)
+{
+    unset_defaults(variables->ours);
+    hc_lock_release(&load_lock);
 }
 
 static hcomm_status_t load(struct hc_ofi_lib *table)
@@ -114,7 +125,7 @@ hcomm_status_t hc_ofi_lib_load(const struct hc_ofi_lib **lib)
     hc_lock_acquire(&load_lock);
     if (!loaded) {
         struct hc_ofi_lib table = {0};
-        bool ours[DEFAULT_COUNT];
+        bool ours[HC_OFI_VARIABLES];
         set_defaults(ours);
         status = load(&table);
         unset_defaults(ours);

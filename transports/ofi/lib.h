@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 
 #include <rdma/fabric.h>
+#include <stdbool.h>
 
 struct hc_ofi_lib {
     uint32_t (*version)(void);
@@ -28,6 +29,19 @@ struct hc_ofi_lib {
  * detail when it is missing, lacks a function, or is older than HC_OFI_VERSION.
  */
 hcomm_status_t hc_ofi_lib_load(const struct hc_ofi_lib **lib) HC_MUST_CHECK;
+
+/*
+ * libfabric reads some of its variables when it lists providers and opens endpoints: between set and unset
+ * the environment has our defaults for what the user has not set (lib.c), and other contexts wait.
+ */
+enum { HC_OFI_VARIABLES = 4 };
+
+struct hc_ofi_variables {
+    bool ours[HC_OFI_VARIABLES];
+};
+
+void hc_ofi_variables_set(struct hc_ofi_variables *variables);
+void hc_ofi_variables_unset(const struct hc_ofi_variables *variables);
 
 /* "libfabric 1.17" once loaded, else NULL. */
 const char *hc_ofi_lib_name(void);

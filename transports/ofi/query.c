@@ -27,13 +27,17 @@ static void hints_fill(struct fi_info *hints, uint64_t caps)
 static int getinfo(const struct hc_ofi_lib *lib, const struct hc_ofi_profile *profile, uint64_t caps,
                    struct fi_info **infos)
 {
+    struct hc_ofi_variables variables;
     struct fi_info *hints = lib->dupinfo(NULL);
     if (!hints)
         return -FI_ENOMEM;
     hints_fill(hints, caps);
     hints->fabric_attr->prov_name = strdup(profile->provider);
-    int result = hints->fabric_attr->prov_name ? lib->getinfo(HC_OFI_VERSION, NULL, NULL, 0, hints, infos)
-                                               : -FI_ENOMEM;
+    int result = -FI_ENOMEM;
+    hc_ofi_variables_set(&variables);
+    if (hints->fabric_attr->prov_name)
+        result = lib->getinfo(HC_OFI_VERSION, NULL, NULL, 0, hints, infos);
+    hc_ofi_variables_unset(&variables);
     lib->freeinfo(hints);
     return result;
 }
