@@ -393,6 +393,14 @@ static void task_notify(const char *argument)
     fence(false);
 }
 
+static volatile int pushed = 1; /* what became of the push; 1: no answer yet */
+
+static void on_pushed(pmix_status_t status, void *data)
+{
+    (void)data;
+    pushed = status;
+}
+
 /* The last rank types into the standard input of rank 0; watching its output is refused, not a hang. */
 static void task_iof(const char *argument)
 {
@@ -402,7 +410,11 @@ static void task_iof(const char *argument)
     if (self.rank == job_size - 1) {
         pmix_byte_object_t bytes = {.bytes = "typed", .size = 5};
         CHECK(PMIx_IOF_pull(&zero, 1, NULL, 0, PMIX_FWD_STDOUT_CHANNEL, NULL, NULL, NULL) < 0, "pulled");
-        CHECK_OK(PMIx_IOF_push(&zero, 1, &bytes, NULL, 0, NULL, NULL));
+        /* not the blocking form: in libpmix 4.2.2 it can wait for its answer's lock for ever */
+        CHECK_OK(PMIx_IOF_push(&zero, 1, &bytes, NULL, 0, on_pushed, NULL));
+        for (int i = 0; i < 1000 && pushed == 1; i++)
+            (void)usleep(10000);
+        CHECK(pushed == PMIX_SUCCESS || pushed == PMIX_OPERATION_SUCCEEDED, "push ends with %d", (int)pushed);
     }
     if (self.rank == 0) {
         CHECK(read(STDIN_FILENO, text, 5) == 5, "read");
