@@ -11,5 +11,6 @@ for program in p2p_messages p2p_requests p2p_threads; do
     $run tests/multi/$program -n "2" -e HCOMM_MODE=small_msg || result=$?
     $run tests/multi/$program -n "2" -e HCOMM_MODE=large_msg || result=$?
 done
-$run tests/multi/p2p_huge -n "2" -t 600 || result=$?
+# Gigabytes through instrumented copies find nothing that smaller messages do not: the plain builds send them.
+[ -n "${HC_SANITIZE-}" ] || $run tests/multi/p2p_huge -n "2" -t 600 || result=$?
 exit $result
