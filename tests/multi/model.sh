@@ -1,6 +1,6 @@
 #!/bin/sh
-# model.sh [long]: random message patterns against the model over shared memory and tcp: for about a minute (half of it with sanitizers), or with
-# "long" 10000 patterns over each.
+# model.sh [long]: random message patterns against the model over shared memory and tcp: for about a minute (half of it
+# with sanitizers), or with "long" 10000 patterns over each.
 run="sh ${srcdir:-.}/tests/multi/run.sh"
 result=0
 if [ "${1-}" = long ]; then

@@ -198,14 +198,34 @@ static void mem_pool_size_and_align_size(void)
     }
 }
 
-static void buffer_size_ends_change_nothing_but_memory(void)
+/* Bytes of shared-memory segments mapped into this process: its own and, once it is reached, the peer's. */
+static size_t mapped_segments(void)
+{
+    char line[512];
+    size_t total = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps);
+    while (fgets(line, sizeof(line), maps)) {
+        unsigned long from = 0, to = 0;
+        if (strstr(line, "memfd:hcomm") && sscanf(line, "%lx-%lx", &from, &to) == 2)
+            total += to - from;
+    }
+    (void)fclose(maps);
+    return total;
+}
+
+static void buffer_size_is_the_staging_memory(void)
 {
     const size_t sizes[] = {MIB, 64 * MIB};
+    size_t mapped[2];
     for (int i = 0; i < 2; i++) {
-        hcomm_comm_t comm = begin(&(hcomm_config_t){.buffer_size = sizes[i]});
+        hcomm_comm_t comm = begin(&(hcomm_config_t){.buffer_size = sizes[i], .protocol = HCOMM_PROTOCOL_SHM});
         flood(comm, 4, 3 * MIB);
+        mapped[i] = mapped_segments();
         end();
     }
+    /* two segments, of this rank and of its peer, each larger by the difference but for a chunk's rounding */
+    CHECK(mapped[1] - mapped[0] > 2 * 62 * MIB && mapped[1] - mapped[0] < 2 * 65 * MIB);
 }
 
 /* ---- connections ---- */
@@ -385,7 +405,7 @@ static const struct p2p_case cases[] = {
     {"buffer_pool_size_bounds_what_all_send_ahead", buffer_pool_size_bounds_what_all_send_ahead, 2},
     {"send_buffer_size_bounds_what_is_copied", send_buffer_size_bounds_what_is_copied, 2},
     {"mem_pool_size_and_align_size", mem_pool_size_and_align_size, 2},
-    {"buffer_size_ends_change_nothing_but_memory", buffer_size_ends_change_nothing_but_memory, 2},
+    {"buffer_size_is_the_staging_memory", buffer_size_is_the_staging_memory, 2},
     {"retries_overcome_faults", retries_overcome_faults, 2},
     {"without_retries_a_fault_is_final", without_retries_a_fault_is_final, 2},
     {"num_qp_adds_endpoints", num_qp_adds_endpoints, 2},
