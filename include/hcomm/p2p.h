@@ -9,8 +9,11 @@
  *
  * Ownership: a buffer given to a nonblocking call belongs to hcomm until the request completes.
  * Threads: any thread, any call. Blocking calls progress communication; for deadlines see request.h: a
- * blocking call that times out has given its buffer back (a receive is cancelled, a send abandoned). Errors,
- * all calls: HCOMM_ERR_INVALID (rank or tag out of range, NULL buffer), HCOMM_ERR_PEER_LOST,
+ * blocking call that times out has given its buffer back (a receive is cancelled, a send abandoned). When
+ * that happens in the middle of a transfer, the rank is given up as lost, because nothing less keeps its data
+ * out of the buffer. A large message that was announced and not yet fetched may still be fetched, with what
+ * the buffer holds then: after a send that timed out, do not trust what the receiver gets for it. Errors, all
+ * calls: HCOMM_ERR_INVALID (rank or tag out of range, NULL buffer), HCOMM_ERR_PEER_LOST,
  * HCOMM_ERR_UNREACHABLE, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_TIMEOUT (blocking calls).
  * SPDX-License-Identifier: BSD-3-Clause
  */
