@@ -4,6 +4,7 @@
 #include "launcher/end.h"
 #include "launcher/pmix/server.h"
 #include "launcher/reap.h"
+#include "launcher/shm_sweep.h"
 #include "launcher/start.h"
 #include "runtime/base/log.h"
 
@@ -165,6 +166,7 @@ static hcomm_status_t run(struct hc_launch *launch, const struct hc_launch_conte
 static void clean_up(struct hc_launch *launch)
 {
     hc_reap_all_descendants();
+    hc_shm_sweep(&launch->job);
     hc_pmix_stop(launch->pmix);
     hc_iof_fini(&launch->iof);
     hc_map_free(launch->map);

@@ -53,6 +53,8 @@ libhclaunch_la_SOURCES = \
 	launcher/reap.h \
 	launcher/session.c \
 	launcher/session.h \
+	launcher/shm_sweep.c \
+	launcher/shm_sweep.h \
 	launcher/sink.c \
 	launcher/sink.h \
 	launcher/slurm.c \
