@@ -29,7 +29,11 @@ run -n 2 /
 expect_code 126 "a directory"
 run --wdir /no/such/directory -n 2 true
 expect_code 127 "a working directory that does not exist"
-expect_err '/no/such/directory' "the missing directory is named"
+# What stopped a child before exec comes back through memory shared by vfork; ThreadSanitizer makes a fork of it.
+case ${HC_SANITIZE-} in
+*thread*) ;;
+*) expect_err '/no/such/directory' "the missing directory is named" ;;
+esac
 
 run -n 2 "$HELPER" last 'famous last words'
 expect_code 134 "SIGABRT"

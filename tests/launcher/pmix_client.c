@@ -9,6 +9,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,7 +256,7 @@ static void task_leave(const char *argument)
         (void)pause();
 }
 
-static volatile sig_atomic_t lost_rank = -1;
+static atomic_int lost_rank = -1; /* set on PMIx's thread */
 
 static void on_event(size_t id, pmix_status_t code, const pmix_proc_t *source, pmix_info_t info[],
                      size_t ninfo, pmix_info_t results[], size_t nresults,
@@ -268,7 +269,7 @@ static void on_event(size_t id, pmix_status_t code, const pmix_proc_t *source, p
     (void)nresults;
     for (size_t i = 0; i < ninfo; i++)
         if (strcmp(info[i].key, PMIX_EVENT_AFFECTED_PROC) == 0)
-            lost_rank = (sig_atomic_t)info[i].value.data.proc->rank;
+            lost_rank = (int)info[i].value.data.proc->rank;
     if (done)
         done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, data);
 }
@@ -284,7 +285,7 @@ static void task_event(const char *argument)
         (void)raise(SIGKILL);
     for (int i = 0; i < 2000 && lost_rank < 0; i++)
         (void)usleep(10000);
-    CHECK(lost_rank == (int)job_size - 1, "event says %d", (int)lost_rank);
+    CHECK(lost_rank == (int)job_size - 1, "event says %d", atomic_load(&lost_rank));
 }
 
 static void task_log(const char *argument)
@@ -389,11 +390,11 @@ static void task_notify(const char *argument)
     }
     for (int i = 0; self.rank != 0 && i < 1000 && lost_rank < 0; i++)
         (void)usleep(10000);
-    CHECK(self.rank == 0 || lost_rank == 0, "event says %d", (int)lost_rank);
+    CHECK(self.rank == 0 || lost_rank == 0, "event says %d", atomic_load(&lost_rank));
     fence(false);
 }
 
-static volatile int pushed = 1; /* what became of the push; 1: no answer yet */
+static atomic_int pushed = 1; /* set on PMIx's thread: what became of the push; 1: no answer yet */
 
 static void on_pushed(pmix_status_t status, void *data)
 {
@@ -414,7 +415,8 @@ static void task_iof(const char *argument)
         CHECK_OK(PMIx_IOF_push(&zero, 1, &bytes, NULL, 0, on_pushed, NULL));
         for (int i = 0; i < 1000 && pushed == 1; i++)
             (void)usleep(10000);
-        CHECK(pushed == PMIX_SUCCESS || pushed == PMIX_OPERATION_SUCCEEDED, "push ends with %d", (int)pushed);
+        CHECK(pushed == PMIX_SUCCESS || pushed == PMIX_OPERATION_SUCCEEDED, "push ends with %d",
+              atomic_load(&pushed));
     }
     if (self.rank == 0) {
         CHECK(read(STDIN_FILENO, text, 5) == 5, "read");
