@@ -43,7 +43,6 @@ for ((round = 1; round <= rounds; round++)); do
     mark=$$.$round.$RANDOM
     transports=shm
     [ $((round % 4)) -eq 0 ] && transports=ofi:tcp
-    [ $((round % 8)) -eq 2 ] && transports=ofi:shm
     HC_TEST_ROUND=$mark HCOMM_TRANSPORTS=$transports HCOMM_TIMEOUT_MS=10000 \
         "$build/hcommrun" --oversubscribe --grace 500 -n $ranks "$program" 30 >"$work/log" 2>&1 </dev/null &
     launcher=$!
