@@ -33,6 +33,8 @@ libhcrt_la_SOURCES += \
 	runtime/core/select.h \
 	runtime/core/send.c \
 	runtime/core/send.h \
+	runtime/core/staging.c \
+	runtime/core/staging.h \
 	runtime/core/thread.c \
 	runtime/core/topology.c \
 	runtime/core/wait.c \

@@ -95,6 +95,12 @@ tests_unit_mem_pool_SOURCES = tests/unit/mem_pool.c
 tests_unit_mem_pool_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_mem_pool_LDADD = $(UNIT_LIBS)
 
+# core: transfers, buffers
+UNIT_TESTS += tests/unit/staging_growth
+tests_unit_staging_growth_SOURCES = tests/unit/staging_growth.c
+tests_unit_staging_growth_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_staging_growth_LDADD = $(UNIT_LIBS)
+
 # transports/ofi
 UNIT_TESTS += tests/unit/ofi_connect tests/unit/ofi_netif tests/unit/ofi_shmname tests/unit/ofi_wire
 tests_unit_ofi_connect_SOURCES = tests/unit/ofi_connect.c
