@@ -46,6 +46,8 @@ static const struct hc_setting settings[] = {
      .help = "alignment, in bytes, of memory from hcomm"},
     {AT(device_id), .type = HC_SETTING_INT, .min = -1, .max = 1023, .def = -1,
      .help = "NPU to use, -1 for host only"},
+    {AT(npu), .type = HC_SETTING_STRING, .def_text = "auto",
+     .help = "device runtime: auto (Ascend's, else the simulator), sim, off, or the path of a library"},
     {AT(progress_thread), .type = HC_SETTING_ENUM, .choices = switch_names,
      .help = "a thread that progresses communication while the application computes"},
     {AT(transports), .type = HC_SETTING_STRING,

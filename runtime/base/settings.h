@@ -26,6 +26,7 @@ struct hc_settings {
     int queue_depth;
     size_t align_size;
     int device_id;       /* -1 = host only */
+    const char *npu;     /* where the device runtime comes from */
     int progress_thread; /* 0 off, 1 on */
     const char *transports;
     const char *net_if;

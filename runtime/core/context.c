@@ -1,6 +1,7 @@
 /* Start and end of a context. */
 #include "runtime/core/core.h"
 
+#include "runtime/core/device.h"
 #include "runtime/core/peer.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
@@ -61,15 +62,6 @@ static uint64_t share_of_pool(const struct hcomm_context *context)
     return share < LEAST ? LEAST : share;
 }
 
-static hcomm_status_t check_device(const struct hc_settings *settings)
-{
-    if (settings->device_id < 0)
-        return HCOMM_OK;
-    return hc_error(HCOMM_ERR_UNSUPPORTED,
-                    "device_id is %d, but this build has no device support; use -1 (host only)",
-                    settings->device_id);
-}
-
 static hcomm_status_t load_settings(struct hcomm_context *context, const hcomm_config_t *config)
 {
     hcomm_status_t status = hc_settings_load(config, &context->settings, context->origins);
@@ -77,7 +69,7 @@ static hcomm_status_t load_settings(struct hcomm_context *context, const hcomm_c
         return status;
     hc_log_set_level((enum hc_log_level)context->settings.log);
     hc_config_warn_unknown(&hc_settings_table);
-    return check_device(&context->settings);
+    return HCOMM_OK;
 }
 
 static void find_oversubscription(struct hcomm_context *context)
@@ -248,6 +240,8 @@ static hcomm_status_t start(struct hcomm_context *context, const hcomm_config_t 
     hcomm_status_t status = load_settings(context, config);
     if (status == HCOMM_OK)
         status = join_job(context);
+    if (status == HCOMM_OK && context->settings.device_id >= 0)
+        status = hc_device_open(context);
     if (status == HCOMM_OK)
         status = init_storage(context);
     if (status == HCOMM_OK)
@@ -322,6 +316,7 @@ void hc_context_destroy(struct hcomm_context *context)
     free_peers(context);
     hc_select_close(context);
     hc_memory_fini(context);
+    hc_device_close(context);
     hc_wait_fini(context);
     hc_pool_fini(&context->request_pool);
     hc_pool_fini(&context->message_pool);

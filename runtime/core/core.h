@@ -31,6 +31,8 @@
 /* Takes the parent's rank. */
 #define HC_FORKED_TEXT "this process was forked from rank %u, which is the job's member"
 
+struct hc_device;
+
 enum { HC_IFACE_MAX = 16, HC_COMM_BUCKETS = 64 };
 
 /* ---- peers ---- */
@@ -283,6 +285,7 @@ struct hcomm_context {
     atomic_uint progress_kick; /* futex word */
     atomic_bool progress_parked;
 
+    struct hc_device *device;    /* device.c; NULL: host only */
     struct hc_host_pool *memory; /* mem.c; NULL until first use */
     hcomm_topology_t *topology;  /* topology.c; NULL until first use */
     struct hc_topo *topo;        /* loaded at first need */

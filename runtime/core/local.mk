@@ -12,6 +12,10 @@ libhcrt_la_SOURCES += \
 	runtime/core/complete.c \
 	runtime/core/context.c \
 	runtime/core/core.h \
+	runtime/core/device.c \
+	runtime/core/device.h \
+	runtime/core/device_copy.c \
+	runtime/core/device_impl.h \
 	runtime/core/finalize.c \
 	runtime/core/info.c \
 	runtime/core/match.c \
@@ -23,6 +27,8 @@ libhcrt_la_SOURCES += \
 	runtime/core/peer.h \
 	runtime/core/progress.c \
 	runtime/core/progress.h \
+	runtime/core/ranges.c \
+	runtime/core/ranges.h \
 	runtime/core/recv.c \
 	runtime/core/recv.h \
 	runtime/core/request.c \

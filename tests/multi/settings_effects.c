@@ -387,8 +387,7 @@ static void values_out_of_range_are_refused_with_the_range(void)
     check_init_refused(&(hcomm_config_t){.align_size = 96}, bad, "align_size", "power of two");
     check_init_refused(&(hcomm_config_t){.mode = 9}, bad, "mode", "small_msg");
     check_init_refused(&(hcomm_config_t){.reserved = {0, 1}}, bad, "reserved", "zero");
-    check_init_refused(&(hcomm_config_t){.device_id = HCOMM_DEVICE(0)}, HCOMM_ERR_UNSUPPORTED, "device_id",
-                       "-1");
+    check_init_refused(&(hcomm_config_t){.device_id = HCOMM_DEVICE(1024)}, bad, "device_id", "1023");
     CHECK(setenv("HCOMM_QUEUE_DEPTH", "0", 1) == 0);
     check_init_refused(NULL, bad, "HCOMM_QUEUE_DEPTH", "65536");
     CHECK(unsetenv("HCOMM_QUEUE_DEPTH") == 0);

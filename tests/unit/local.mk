@@ -125,6 +125,18 @@ tests_unit_core_match_SOURCES = tests/unit/core_match.c
 tests_unit_core_match_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_core_match_LDADD = $(UNIT_LIBS)
 
+# core: devices
+UNIT_TESTS += tests/unit/device_copies tests/unit/device_runtime tests/unit/ranges_find
+tests_unit_device_copies_SOURCES = tests/unit/device_copies.c tests/unit/device_open.h
+tests_unit_device_copies_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_device_copies_LDADD = $(UNIT_LIBS)
+tests_unit_device_runtime_SOURCES = tests/unit/device_runtime.c tests/unit/device_open.h
+tests_unit_device_runtime_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_device_runtime_LDADD = $(UNIT_LIBS)
+tests_unit_ranges_find_SOURCES = tests/unit/ranges_find.c
+tests_unit_ranges_find_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_ranges_find_LDADD = $(UNIT_LIBS)
+
 check_PROGRAMS += $(UNIT_TESTS)
 # Criterion cannot run under ThreadSanitizer: it stops at its inheritable arena.
 if !SANITIZE_THREAD
