@@ -1,6 +1,8 @@
 # libhcbase: the leaf layer, linked by everything, the launcher included.
 noinst_LTLIBRARIES += libhcbase.la
 libhcbase_la_SOURCES = \
+	runtime/base/arena.c \
+	runtime/base/arena.h \
 	runtime/base/clock.h \
 	runtime/base/compiler.h \
 	runtime/base/config.c \

@@ -243,10 +243,11 @@ size_t hc_transport_preference(const struct hc_settings *settings, const char *n
 
 static bool limits_hold(const struct hc_iface_attr *a)
 {
+    bool remote = a->caps & (HC_CAP_RMA | HC_CAP_MAP);
     return a->addr_max > 0 && a->short_max >= 64 && a->bcopy_max >= 4096 &&
            a->eager_max + 64 <= a->bcopy_max && a->latency > 0 && a->bandwidth > 0 && a->overhead >= 0 &&
-           !(a->caps & HC_CAP_ZCOPY) == !a->zcopy_max && !(a->caps & HC_CAP_RMA) == !a->rma_max &&
-           !(a->caps & HC_CAP_RMA) == !a->rkey_max && ((a->caps & HC_CAP_RMA) || a->get_min == SIZE_MAX);
+           !(a->caps & HC_CAP_ZCOPY) == !a->zcopy_max && !remote == !a->rma_max && !remote == !a->rkey_max &&
+           ((a->caps & HC_CAP_RMA) || a->get_min == SIZE_MAX) && !(a->caps & HC_CAP_MAP) == !a->map_min;
 }
 
 static bool calls_there(const struct hc_transport *t, unsigned caps)
@@ -255,10 +256,11 @@ static bool calls_there(const struct hc_transport *t, unsigned caps)
                 t->ep_create && t->ep_destroy && t->flush && t->am_short && t->am_bcopy;
     bool event = !(caps & HC_CAP_EVENT) || (t->event_fd && t->arm);
     bool zcopy = !(caps & HC_CAP_ZCOPY) || t->am_zcopy;
-    bool rma = !(caps & HC_CAP_RMA) || (t->put && t->get && t->mem_reg && t->mem_dereg && t->rkey_pack &&
-                                        t->rkey_unpack && t->rkey_release);
+    bool rma = !(caps & (HC_CAP_RMA | HC_CAP_MAP)) || (t->put && t->get && t->mem_reg && t->mem_dereg &&
+                                                       t->rkey_pack && t->rkey_unpack && t->rkey_release);
+    bool map = !(caps & HC_CAP_MAP) || t->rkey_control;
     bool sync = !(caps & HC_CAP_SYNC) || (t->sync_area && t->ep_sync_area && t->ep_wake);
-    return base && event && zcopy && rma && sync;
+    return base && event && zcopy && rma && map && sync;
 }
 
 hcomm_status_t hc_transport_check(const struct hc_iface *iface)

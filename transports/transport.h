@@ -24,6 +24,7 @@
 #ifndef HC_TRANSPORT_H
 #define HC_TRANSPORT_H
 
+#include "runtime/base/arena.h"
 #include "runtime/base/counter.h"
 #include "runtime/base/settings.h"
 #include "runtime/base/status.h"
@@ -38,6 +39,7 @@ enum hc_cap {
     HC_CAP_DEVICE_MEM = 1u << 2, /* device buffers accepted without staging */
     HC_CAP_SYNC = 1u << 3,  /* sync_area, ep_sync_area, ep_wake: loads and stores reach the peer's words */
     HC_CAP_ZCOPY = 1u << 4, /* am_zcopy */
+    HC_CAP_MAP = 1u << 5,   /* memory of arenas is mapped into peers: RMA works for it, and rkey_control */
 };
 
 struct hc_transport;
@@ -97,8 +99,9 @@ struct hc_iface_attr {
     size_t bcopy_max;          /* what a pack function may write; at least 4 KiB */
     size_t zcopy_max;          /* header and payload of am_zcopy; 0 without HC_CAP_ZCOPY */
     size_t eager_max;          /* payload up to which eager is the better protocol; <= bcopy_max - 64 */
-    size_t rma_max; /* bytes of one put/get; larger transfers are cut by the caller; 0 without RMA */
+    size_t rma_max; /* bytes of one put/get; larger transfers are cut by the caller; 0 without RMA and MAP */
     size_t get_min; /* payload from which rendezvous by get beats pipelined messages; SIZE_MAX: never */
+    size_t map_min; /* the same for memory of an arena; 0 without HC_CAP_MAP */
     double latency, bandwidth, overhead; /* s, B/s, s */
 };
 
@@ -177,7 +180,8 @@ struct hc_transport {
     /*
      * HC_CAP_RMA: write to / read from registered memory of the peer, at most rma_max bytes.
      * HCOMM_ERR_UNSUPPORTED (from rkey_unpack, too): not with this peer; the ep is fine, use messages
-     * instead.
+     * instead. With HC_CAP_MAP the same calls serve memory of an arena (runtime/base/arena.h), then by this
+     * process' own loads and stores: put and get complete at once.
      */
     hcomm_status_t (*put)(struct hc_ep *ep, const void *local, size_t len, struct hc_mem *mem,
                           uint64_t remote, struct hc_rkey *rkey, struct hc_op *op) HC_MUST_CHECK;
@@ -193,6 +197,9 @@ struct hc_transport {
     hcomm_status_t (*rkey_unpack)(struct hc_ep *ep, const void *buf, size_t len,
                                   struct hc_rkey **rkey) HC_MUST_CHECK;
     void (*rkey_release)(struct hc_rkey *rkey); /* NULL is accepted */
+    /* HC_CAP_MAP: the control page of the arena that an rkey leads to, as mapped here; valid until the rkey
+     * is released. NULL: its memory is not mapped. */
+    struct hc_arena_control *(*rkey_control)(const struct hc_rkey *rkey);
 
     /*
      * HC_CAP_SYNC: HC_SYNC_AREA bytes, zero at start, cache-line aligned, of this iface and of the ep's peer,

@@ -1,23 +1,20 @@
 /* Host memory for applications. */
 #include "runtime/core/mem.h"
 
+#include "runtime/base/arena.h"
 #include "runtime/base/list.h"
 #include "runtime/base/pool.h"
 #include "runtime/core/core.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 enum {
     BINS = 64,
     RECORDS_PER_SLAB = 64,
     FIRST_BUCKETS = 64,
-    SEARCH_MAX = 16, /* blocks of the fitting list that are looked at before a larger block is cut */
+    PREPARE_MAX = 64 << 20, /* larger blocks get huge pages when they are first sent from or received into */
+    SEARCH_MAX = 16,        /* blocks of the fitting list that are looked at before a larger block is cut */
 };
-
-/* Huge pages make large messages faster: the range starts where one may. */
-#define HUGE_PAGE ((size_t)2 << 20)
 
 struct block {
     struct hc_list order; /* all blocks by address */
@@ -27,9 +24,8 @@ struct block {
 };
 
 struct hc_host_pool {
-    uint8_t *base;   /* of the blocks */
-    void *mapping;   /* what was mapped: base is aligned inside it */
-    size_t map_size; /* of mapping */
+    struct hc_arena *arena;
+    uint8_t *base; /* of the blocks: the arena's */
     size_t limit, alignment, used;
     struct hc_pool records;
     struct hc_list order;
@@ -148,19 +144,12 @@ static struct block *find_used(const struct hc_host_pool *pool, size_t offset)
 
 static hcomm_status_t map_range(struct hc_host_pool *pool)
 {
-    size_t alignment = pool->alignment > HUGE_PAGE ? pool->alignment : HUGE_PAGE;
-    pool->map_size = pool->limit + alignment;
-    pool->mapping = mmap(NULL, pool->map_size, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (pool->mapping == MAP_FAILED)
-        return hc_error(HCOMM_ERR_NO_MEMORY,
-                        "host memory pool: reserving %zu bytes: %s; lower mem_pool_size or raise the limit "
-                        "(ulimit -v)",
-                        pool->map_size, hc_errno_text(errno));
-    pool->base = (uint8_t *)hc_align_up((size_t)pool->mapping, alignment);
-    /* A hint: without huge pages everything works, slower. */
-    (void)madvise(pool->base, pool->limit, MADV_HUGEPAGE);
-    return HCOMM_OK;
+    hcomm_status_t status = hc_arena_create(pool->limit, pool->alignment, &pool->arena);
+    if (status == HCOMM_OK)
+        pool->base = pool->arena->base;
+    else
+        hc_error_prefix("host memory pool: lower mem_pool_size or raise the limit (ulimit -v): ");
+    return status;
 }
 
 static hcomm_status_t add_first_block(struct hc_host_pool *pool)
@@ -202,7 +191,7 @@ hcomm_status_t hc_host_pool_create(size_t limit, size_t alignment, struct hc_hos
     return HCOMM_OK;
 unmap:
     free(pool->buckets);
-    (void)munmap(pool->mapping, pool->map_size);
+    hc_arena_destroy(pool->arena);
 free_pool:
     hc_pool_fini(&pool->records);
     free(pool);
@@ -213,7 +202,7 @@ void hc_host_pool_destroy(struct hc_host_pool *pool)
 {
     if (!pool)
         return;
-    (void)munmap(pool->mapping, pool->map_size);
+    hc_arena_destroy(pool->arena);
     free(pool->buckets);
     hc_pool_fini(&pool->records);
     free(pool);
@@ -270,6 +259,8 @@ hcomm_status_t hc_host_pool_alloc(struct hc_host_pool *pool, size_t size, void *
     pool->num_used++;
     pool->used += size;
     *ptr = pool->base + block->offset;
+    if (size <= PREPARE_MAX)
+        hc_arena_prepare(pool->arena, *ptr, size);
     return HCOMM_OK;
 }
 

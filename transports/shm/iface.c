@@ -91,7 +91,7 @@ static hcomm_status_t query(struct hc_resource_list *list)
 enum { GET_MIN_SHARED_CORE = 256 << 10 };
 
 static const struct hc_iface_attr shm_attr = {
-    .caps = HC_CAP_RMA | HC_CAP_EVENT | HC_CAP_SYNC,
+    .caps = HC_CAP_RMA | HC_CAP_EVENT | HC_CAP_SYNC | HC_CAP_MAP,
     .addr_max = sizeof(struct hc_shm_addr),
     .rkey_max = sizeof(struct hc_shm_rkey_wire),
     .short_max = HC_SHM_INLINE_MAX,
@@ -100,6 +100,7 @@ static const struct hc_iface_attr shm_attr = {
     .eager_max = 65536,
     .rma_max = 1 << 20,
     .get_min = SIZE_MAX,
+    .map_min = 16384,
     .latency = 0.3e-6,
     .bandwidth = 25e9,
     .overhead = 0.05e-6,
@@ -116,8 +117,6 @@ static void set_attr(struct hc_shm_iface *iface, uint32_t local_size)
     }
     hc_log_debug("shm: no cross-memory attach: %s", why);
     iface->base.attr.caps &= ~(unsigned)HC_CAP_RMA;
-    iface->base.attr.rma_max = 0;
-    iface->base.attr.rkey_max = 0;
     iface->base.attr.get_min = SIZE_MAX;
 }
 
@@ -339,9 +338,18 @@ static bool room_waits(struct hc_shm_iface *iface)
     return hc_shm_flush_ready(iface);
 }
 
+/* Who sleeps must not keep what peers have freed. */
+static void sweep_mappings(struct hc_shm_iface *iface)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, &iface->peers)
+        hc_shm_mappings_sweep(hc_list_entry(node, struct hc_shm_peer, link));
+}
+
 static hcomm_status_t arm(struct hc_iface *base)
 {
     struct hc_shm_iface *iface = hc_container_of(base, struct hc_shm_iface, base);
+    sweep_mappings(iface);
     bool room = iface->starved || !hc_list_empty(&iface->flushes);
     iface->armed = true;
     atomic_store_explicit(&iface->doorbell->sleeping,
@@ -417,6 +425,7 @@ const struct hc_transport hc_transport_shm = {
     .rkey_pack = hc_shm_rkey_pack,
     .rkey_unpack = hc_shm_rkey_unpack,
     .rkey_release = hc_shm_rkey_release,
+    .rkey_control = hc_shm_rkey_control,
     .sync_area = sync_area,
     .ep_sync_area = hc_shm_ep_sync_area,
     .ep_wake = hc_shm_ep_wake,

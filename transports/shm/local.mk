@@ -4,6 +4,7 @@ libhcrt_la_SOURCES += \
 	transports/shm/ep.c \
 	transports/shm/identity.c \
 	transports/shm/iface.c \
+	transports/shm/mapping.c \
 	transports/shm/peer.c \
 	transports/shm/ring.h \
 	transports/shm/rma.c \

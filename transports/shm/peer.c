@@ -42,6 +42,7 @@ hcomm_status_t hc_shm_peer_get(struct hc_shm_iface *iface, const struct hc_shm_a
     p->fence = !iface->barrier || !(p->segment.header->flags & HC_SHM_FLAG_BARRIER);
     p->event_fd = -1;
     p->refs = 1;
+    hc_list_init(&p->mappings);
     hc_list_append(&iface->peers, &p->link);
     *peer = p;
     return HCOMM_OK;
@@ -54,6 +55,7 @@ void hc_shm_peer_put(struct hc_shm_peer *peer)
     hc_list_remove(&peer->link);
     if (peer->event_fd >= 0)
         (void)close(peer->event_fd);
+    hc_shm_mappings_fini(peer);
     hc_shm_segment_unmap(&peer->segment);
     free(peer);
 }

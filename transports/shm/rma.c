@@ -1,11 +1,13 @@
 /*
- * Remote memory by cross-memory attach: process_vm_readv(2), process_vm_writev(2).
+ * Remote memory. What lies in an arena (runtime/base/arena.h) is mapped here and simply copied. All else is
+ * reached by cross-memory attach: process_vm_readv(2), process_vm_writev(2).
  *
- * Whether it works depends on the pair of processes (ptrace access mode: same user, Yama, containers), while
- * capabilities are per iface. So HC_CAP_RMA says that it usually works here, every pair is probed when its ep
- * is created, and rkey_unpack, put and get of a pair that must do without return HCOMM_ERR_UNSUPPORTED: the
- * caller then falls back to messages.
+ * Whether that works depends on the pair of processes (ptrace access mode: same user, Yama, containers),
+ * while capabilities are per iface. So HC_CAP_RMA says that it usually works here, every pair is probed when
+ * its ep is created, and rkey_unpack, put and get of a pair that must do without return
+ * HCOMM_ERR_UNSUPPORTED: the caller then falls back to messages.
  */
+#include "runtime/base/copy.h"
 #include "runtime/base/log.h"
 #include "transports/shm/shm.h"
 
@@ -87,7 +89,7 @@ static hcomm_status_t transfer_error(struct hc_shm_ep *ep, const char *what, ssi
 static hcomm_status_t check_access(const struct hc_shm_ep *ep, const struct hc_shm_rkey *rkey,
                                    uint64_t remote, size_t len, uint32_t flag)
 {
-    if (!ep->cross)
+    if (!rkey->mapping && !ep->cross)
         return hc_error(HCOMM_ERR_UNSUPPORTED, "shm: no cross-memory access to rank %u", ep->base.peer);
     if (len > ep->base.iface->attr.rma_max)
         return hc_error(HCOMM_ERR_INVALID, "shm: %zu bytes are too many for one transfer", len);
@@ -125,10 +127,14 @@ hcomm_status_t hc_shm_put(struct hc_ep *base, const void *local, size_t len, str
     (void)mem;
     (void)op;
     struct hc_shm_ep *ep = hc_container_of(base, struct hc_shm_ep, base);
-    hcomm_status_t status =
-        check_access(ep, hc_container_of(rkey, struct hc_shm_rkey, base), remote, len, HC_SHM_RKEY_WRITE);
+    const struct hc_shm_rkey *key = hc_container_of(rkey, struct hc_shm_rkey, base);
+    hcomm_status_t status = check_access(ep, key, remote, len, HC_SHM_RKEY_WRITE);
     if (status != HCOMM_OK)
         return status;
+    if (key->mapping) {
+        hc_copy(key->mapped + (remote - key->addr), local, len);
+        return HCOMM_OK;
+    }
     return transfer(ep, process_vm_writev, "writing memory of", (uintptr_t)local, remote, len);
 }
 
@@ -138,10 +144,14 @@ hcomm_status_t hc_shm_get(struct hc_ep *base, void *local, size_t len, struct hc
     (void)mem;
     (void)op;
     struct hc_shm_ep *ep = hc_container_of(base, struct hc_shm_ep, base);
-    hcomm_status_t status =
-        check_access(ep, hc_container_of(rkey, struct hc_shm_rkey, base), remote, len, HC_SHM_RKEY_READ);
+    const struct hc_shm_rkey *key = hc_container_of(rkey, struct hc_shm_rkey, base);
+    hcomm_status_t status = check_access(ep, key, remote, len, HC_SHM_RKEY_READ);
     if (status != HCOMM_OK)
         return status;
+    if (key->mapping) {
+        hc_copy(local, key->mapped + (remote - key->addr), len);
+        return HCOMM_OK;
+    }
     return transfer(ep, process_vm_readv, "reading memory of", (uintptr_t)local, remote, len);
 }
 
@@ -160,7 +170,10 @@ hcomm_status_t hc_shm_mem_reg(struct hc_iface *iface, void *addr, size_t len, co
         .addr = (uintptr_t)addr,
         .len = len,
         .flags = (attr->remote_read ? HC_SHM_RKEY_READ : 0u) | (attr->remote_write ? HC_SHM_RKEY_WRITE : 0u),
+        .arena = attr->remote_read || attr->remote_write ? hc_arena_find(addr, len) : NULL,
     };
+    if (m->arena)
+        hc_arena_prepare(m->arena, addr, len);
     *mem = &m->base;
     return HCOMM_OK;
 }
@@ -183,10 +196,57 @@ hcomm_status_t hc_shm_rkey_pack(const struct hc_mem *base, void *buf, size_t *le
         .len = mem->len,
         .flags = mem->flags,
     };
-    if (*len < sizeof(wire))
+    size_t size = offsetof(struct hc_shm_rkey_wire, arena);
+    if (mem->arena) {
+        wire.flags |= HC_SHM_RKEY_ARENA;
+        wire.arena.inode = mem->arena->inode;
+        wire.arena.id = mem->arena->id;
+        wire.arena.base = (uintptr_t)mem->arena->base;
+        wire.arena.size = mem->arena->size;
+        wire.arena.fd = mem->arena->fd;
+        size = sizeof(wire);
+    }
+    if (*len < size)
         return hc_error(HCOMM_ERR_INVALID, "shm: %zu bytes are too few for a remote key", *len);
-    memcpy(buf, &wire, sizeof(wire));
-    *len = sizeof(wire);
+    memcpy(buf, &wire, size);
+    *len = size;
+    return HCOMM_OK;
+}
+
+static bool arena_fits(const struct hc_shm_rkey_wire *wire)
+{
+    return wire->arena.fd >= 0 && !wire->arena.reserved && wire->addr >= wire->arena.base &&
+           wire->len <= wire->arena.size && wire->addr - wire->arena.base <= wire->arena.size - wire->len;
+}
+
+/* The fields of a key from a peer; those of the arena are checked against the arena itself later. */
+static bool parse_rkey(const struct hc_shm_ep *ep, const void *buf, size_t len, struct hc_shm_rkey_wire *wire)
+{
+    *wire = (struct hc_shm_rkey_wire){0};
+    if (len != sizeof(*wire) && len != offsetof(struct hc_shm_rkey_wire, arena))
+        return false;
+    memcpy(wire, buf, len);
+    bool arena = wire->flags & HC_SHM_RKEY_ARENA;
+    return wire->magic == RKEY_MAGIC && !wire->reserved && wire->pid == ep->peer->addr.pid &&
+           wire->cookie == ep->peer->addr.cookie &&
+           !(wire->flags & ~(HC_SHM_RKEY_READ | HC_SHM_RKEY_WRITE | HC_SHM_RKEY_ARENA)) &&
+           wire->addr + wire->len >= wire->addr && arena == (len == sizeof(*wire)) &&
+           (!arena || arena_fits(wire));
+}
+
+/* Memory that cannot be mapped may still be reached the other way. */
+static hcomm_status_t reach(const struct hc_shm_ep *ep, const struct hc_shm_rkey_wire *wire,
+                            struct hc_shm_mapping **mapping)
+{
+    hcomm_status_t status = HCOMM_ERR_UNSUPPORTED;
+    if (wire->flags & HC_SHM_RKEY_ARENA)
+        status = hc_shm_mapping_get(ep->peer, wire, mapping);
+    if (status == HCOMM_OK || status == HCOMM_ERR_PROTOCOL)
+        return status;
+    if (wire->flags & HC_SHM_RKEY_ARENA)
+        hc_log_debug("%s", hc_error_detail());
+    if (!ep->cross)
+        return hc_error(HCOMM_ERR_UNSUPPORTED, "shm: no cross-memory access to rank %u", ep->base.peer);
     return HCOMM_OK;
 }
 
@@ -194,26 +254,40 @@ hcomm_status_t hc_shm_rkey_unpack(struct hc_ep *base, const void *buf, size_t le
 {
     const struct hc_shm_ep *ep = hc_container_of(base, const struct hc_shm_ep, base);
     struct hc_shm_rkey_wire wire;
-    if (len != sizeof(wire))
-        return hc_error(HCOMM_ERR_PROTOCOL, "shm: a remote key of %zu bytes from rank %u", len, base->peer);
-    memcpy(&wire, buf, sizeof(wire));
-    if (wire.magic != RKEY_MAGIC || wire.reserved || wire.pid != ep->peer->addr.pid ||
-        wire.cookie != ep->peer->addr.cookie || wire.flags & ~(HC_SHM_RKEY_READ | HC_SHM_RKEY_WRITE) ||
-        wire.addr + wire.len < wire.addr)
+    struct hc_shm_mapping *mapping = NULL;
+    if (!parse_rkey(ep, buf, len, &wire))
         return hc_error(HCOMM_ERR_PROTOCOL, "shm: a malformed remote key from rank %u", base->peer);
-    if (!ep->cross)
-        return hc_error(HCOMM_ERR_UNSUPPORTED, "shm: no cross-memory access to rank %u", base->peer);
+    hcomm_status_t status = reach(ep, &wire, &mapping);
+    if (status != HCOMM_OK)
+        return status;
     struct hc_shm_rkey *key = malloc(sizeof(*key));
-    if (!key)
+    if (!key) {
+        hc_shm_mapping_put(mapping);
         return hc_error(HCOMM_ERR_NO_MEMORY, "shm: no memory for a remote key");
+    }
     *key = (struct hc_shm_rkey){
-        .base.iface = base->iface, .addr = wire.addr, .len = wire.len, .flags = wire.flags};
+        .base.iface = base->iface,
+        .addr = wire.addr,
+        .len = wire.len,
+        .flags = wire.flags,
+        .mapping = mapping,
+        .mapped = mapping ? mapping->map.base + (wire.addr - wire.arena.base) : NULL,
+    };
     *rkey = &key->base;
     return HCOMM_OK;
 }
 
 void hc_shm_rkey_release(struct hc_rkey *rkey)
 {
-    if (rkey)
-        free(hc_container_of(rkey, struct hc_shm_rkey, base));
+    if (!rkey)
+        return;
+    struct hc_shm_rkey *key = hc_container_of(rkey, struct hc_shm_rkey, base);
+    hc_shm_mapping_put(key->mapping);
+    free(key);
+}
+
+struct hc_arena_control *hc_shm_rkey_control(const struct hc_rkey *rkey)
+{
+    const struct hc_shm_mapping *mapping = hc_container_of(rkey, const struct hc_shm_rkey, base)->mapping;
+    return mapping ? mapping->map.control : NULL;
 }

@@ -138,27 +138,27 @@ uint64_t hc_shm_start_time(pid_t pid)
     return at ? strtoull(at, NULL, 10) : 0;
 }
 
-static hcomm_status_t open_error(const struct hc_shm_addr *addr, int error)
+static hcomm_status_t open_error(const struct hc_shm_addr *addr, int number, int error)
 {
     if (error == ENOENT || error == ESRCH)
-        return hc_error(HCOMM_ERR_PEER_LOST, "shm: process %d is gone or has closed its segment", addr->pid);
-    return hc_error(HCOMM_ERR_UNREACHABLE, "shm: segment of process %d (/proc/%d/fd/%d): %s", addr->pid,
-                    addr->pid, addr->fd, hc_errno_text(error));
+        return hc_error(HCOMM_ERR_PEER_LOST, "shm: process %d is gone or has closed its memory", addr->pid);
+    return hc_error(HCOMM_ERR_UNREACHABLE, "shm: memory of process %d (/proc/%d/fd/%d): %s", addr->pid,
+                    addr->pid, number, hc_errno_text(error));
 }
 
-/* Open the peer's memfd; what it is must be known before opening, for opening a stranger's file may block. */
-static hcomm_status_t open_file(const struct hc_shm_addr *addr, int *fd)
+/* What the file is must be known before opening, for opening a stranger's file may block. */
+hcomm_status_t hc_shm_open_file(const struct hc_shm_addr *addr, int number, uint64_t inode, int *fd)
 {
     char path[64];
     struct stat info;
-    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)addr->pid, (int)addr->fd);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)addr->pid, number);
     if (stat(path, &info) < 0)
-        return open_error(addr, errno);
-    if (info.st_ino != addr->inode || !S_ISREG(info.st_mode))
-        return hc_error(HCOMM_ERR_PEER_LOST, "shm: process %d has closed its segment", addr->pid);
+        return open_error(addr, number, errno);
+    if (info.st_ino != inode || !S_ISREG(info.st_mode))
+        return hc_error(HCOMM_ERR_PEER_LOST, "shm: process %d has closed its memory", addr->pid);
     int file = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0)
-        return open_error(addr, errno);
+        return open_error(addr, number, errno);
     *fd = file;
     return HCOMM_OK;
 }
@@ -191,7 +191,7 @@ hcomm_status_t hc_shm_segment_attach(const struct hc_shm_addr *addr, struct hc_s
 {
     int fd = -1;
     struct hc_shm_segment mapped = {0};
-    hcomm_status_t status = open_file(addr, &fd);
+    hcomm_status_t status = hc_shm_open_file(addr, addr->fd, addr->inode, &fd);
     if (status != HCOMM_OK)
         return status;
     status = check_file(addr, fd);

@@ -134,6 +134,13 @@ hcomm_status_t hc_shm_segment_create(uint32_t ring_count, uint32_t chunk_count, 
 hcomm_status_t hc_shm_segment_attach(const struct hc_shm_addr *addr,
                                      struct hc_shm_segment *segment) HC_MUST_CHECK;
 
+/*
+ * Open a file that the process of an address has open under the descriptor `number`, if it is the one with
+ * that inode. Errors as above. The caller closes *fd.
+ */
+hcomm_status_t hc_shm_open_file(const struct hc_shm_addr *addr, int number, uint64_t inode,
+                                int *fd) HC_MUST_CHECK;
+
 /* Unmap; harmless on a zeroed structure. */
 void hc_shm_segment_unmap(struct hc_shm_segment *segment);
 

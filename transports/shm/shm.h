@@ -66,7 +66,18 @@ struct hc_shm_peer {
     bool fence;   /* a fence is needed between publishing and looking at the doorbell */
     int event_fd; /* the peer's wake-up pipe, -1 until first needed */
     unsigned refs;
+    struct hc_list mappings; /* struct hc_shm_mapping, the one used last at the end */
+    unsigned mapping_count;
     struct hc_list link; /* in the iface's peers */
+};
+
+/* An arena of a peer, mapped here. */
+struct hc_shm_mapping {
+    struct hc_list link; /* in the peer's mappings */
+    struct hc_arena_map map;
+    uint64_t inode, id;
+    unsigned refs; /* remote keys that lead into it */
+    bool orphan;   /* the peer structure is gone: unmap with the last key */
 };
 
 /* One sender, as the receiver sees it. */
@@ -142,25 +153,36 @@ struct hc_shm_flush {
 struct hc_shm_mem {
     struct hc_mem base;
     uint64_t addr, len;
-    uint32_t flags; /* HC_SHM_RKEY_ */
+    uint32_t flags;         /* HC_SHM_RKEY_ */
+    struct hc_arena *arena; /* that holds it, or NULL */
 };
 
-enum { HC_SHM_RKEY_READ = 1, HC_SHM_RKEY_WRITE = 2 };
+enum { HC_SHM_RKEY_READ = 1, HC_SHM_RKEY_WRITE = 2, HC_SHM_RKEY_ARENA = 4 };
 
-/* Wire form of an rkey. */
+/* Wire form of an rkey. Without HC_SHM_RKEY_ARENA it ends before `arena`. */
 struct hc_shm_rkey_wire {
     uint32_t magic;
     int32_t pid;
     uint64_t cookie; /* of the owner's segment */
     uint64_t addr, len;
     uint32_t flags, reserved;
+    struct {
+        uint64_t inode, id;
+        uint64_t base; /* its address in the owner */
+        uint64_t size;
+        int32_t fd; /* in the owner */
+        uint32_t reserved;
+    } arena;
 };
-_Static_assert(sizeof(struct hc_shm_rkey_wire) == 40, "wire format");
+_Static_assert(offsetof(struct hc_shm_rkey_wire, arena) == 40, "wire format");
+_Static_assert(sizeof(struct hc_shm_rkey_wire) == 80, "wire format");
 
 struct hc_shm_rkey {
     struct hc_rkey base;
     uint64_t addr, len;
     uint32_t flags;
+    struct hc_shm_mapping *mapping; /* NULL: reached by cross-memory attach */
+    unsigned char *mapped;          /* where addr is mapped */
 };
 
 /* identity.c */
@@ -196,6 +218,19 @@ static inline void hc_shm_peer_notify(struct hc_shm_peer *peer, uint32_t bits)
     if (hc_unlikely(atomic_load_explicit(&peer->doorbell->sleeping, memory_order_relaxed) & bits))
         hc_shm_peer_wake(peer);
 }
+
+/* mapping.c */
+
+/*
+ * The mapping of the arena that a key names, made if need be; the key's fields for the arena are checked
+ * here. Pair with hc_shm_mapping_put(). HCOMM_ERR_UNSUPPORTED when too many are in use.
+ */
+hcomm_status_t hc_shm_mapping_get(struct hc_shm_peer *peer, const struct hc_shm_rkey_wire *wire,
+                                  struct hc_shm_mapping **mapping) HC_MUST_CHECK;
+void hc_shm_mapping_put(struct hc_shm_mapping *mapping); /* NULL is accepted */
+/* Unmap what its owner has destroyed and nobody uses. */
+void hc_shm_mappings_sweep(struct hc_shm_peer *peer);
+void hc_shm_mappings_fini(struct hc_shm_peer *peer);
 
 /* chunk.c */
 
@@ -249,7 +284,7 @@ hcomm_status_t hc_shm_am_short(struct hc_ep *ep, uint8_t id, const void *hdr, si
                                const void *data, size_t len) HC_MUST_CHECK;
 hcomm_status_t hc_shm_am_bcopy(struct hc_ep *ep, uint8_t id, hc_pack_fn pack, void *arg) HC_MUST_CHECK;
 
-/* rma.c: cross-memory attach. */
+/* rma.c: mapped memory, and cross-memory attach. */
 
 /* Whether this process may expect to reach others' memory; else in words why not. */
 bool hc_shm_cross_available(char *why, size_t size);
@@ -266,5 +301,6 @@ hcomm_status_t hc_shm_rkey_pack(const struct hc_mem *mem, void *buf, size_t *len
 hcomm_status_t hc_shm_rkey_unpack(struct hc_ep *ep, const void *buf, size_t len,
                                   struct hc_rkey **rkey) HC_MUST_CHECK;
 void hc_shm_rkey_release(struct hc_rkey *rkey);
+struct hc_arena_control *hc_shm_rkey_control(const struct hc_rkey *rkey);
 
 #endif
