@@ -57,6 +57,7 @@ static void on_control(struct hc_loop_source *source, uint32_t events)
         hc_loop_forget(&launch->loop, source);
         (void)hc_job_fail(&launch->job, 128 + SIGKILL);
         hc_launch_end(launch, HC_END_KILL);
+        hc_loop_stop(&launch->loop); /* cleaning up kills what is left, as often as it takes */
     }
 }
 
@@ -163,9 +164,18 @@ static hcomm_status_t run(struct hc_launch *launch, const struct hc_launch_conte
     return status;
 }
 
-static void clean_up(struct hc_launch *launch)
+/* Whoever ran has ended now, also without having been waited for one by one. */
+static void end_all(struct hc_launch *launch)
 {
     hc_reap_all_descendants();
+    for (uint32_t rank = 0; launch->job.ranks && rank < launch->job.num_ranks; rank++)
+        if (launch->job.ranks[rank].state == HC_RANK_RUNNING)
+            launch->job.ranks[rank].state = HC_RANK_ENDED;
+}
+
+static void clean_up(struct hc_launch *launch)
+{
+    end_all(launch);
     hc_shm_sweep(&launch->job);
     hc_pmix_stop(launch->pmix);
     hc_iof_fini(&launch->iof);

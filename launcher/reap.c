@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 bool hc_reap_become_subreaper(void)
@@ -35,21 +36,24 @@ static pid_t parent_of(const char *process)
     return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-static void kill_children(void)
+/* How many were sent the signal; 0 also when /proc cannot be read for want of descriptors. */
+static unsigned kill_children(void)
 {
+    unsigned killed = 0;
     DIR *processes = opendir("/proc");
     if (!processes)
-        return;
+        return 0;
     pid_t self = getpid();
     struct dirent *entry = readdir(processes);
     while (entry) {
         char *end = NULL;
         long pid = strtol(entry->d_name, &end, 10);
-        if (pid > 0 && *end == '\0' && parent_of(entry->d_name) == self)
-            (void)kill((pid_t)pid, SIGKILL);
+        if (pid > 0 && *end == '\0' && parent_of(entry->d_name) == self && kill((pid_t)pid, SIGKILL) == 0)
+            killed++;
         entry = readdir(processes);
     }
     (void)closedir(processes);
+    return killed;
 }
 
 /* Reap all that have ended; whether children are left. */
@@ -65,8 +69,11 @@ void hc_reap_all_descendants(void)
 {
     /* Each round kills the present children; their own children turn up as ours in the next one. The dead are
      * reaped first: with thousands of them, looking at each again in every round would take minutes. */
+    static const struct timespec pause = {.tv_nsec = 10000000};
     while (reap_ended()) {
-        kill_children();
-        (void)waitpid(-1, NULL, 0);
+        if (kill_children() > 0)
+            (void)waitpid(-1, NULL, 0);
+        else /* waiting without having killed might last for ever */
+            (void)nanosleep(&pause, NULL);
     }
 }

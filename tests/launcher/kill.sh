@@ -23,6 +23,16 @@ while [ $i -lt "$rounds" ]; do
 	expect_nothing_left "kill -9 of hcommrun, round $i"
 	i=$((i + 1))
 done
+# --- a signal that ends the job reaches ranks that have hardly started, too: nobody waits for the grace time
+i=0
+while [ $i -lt "$rounds" ]; do
+	start --grace 60000 -n 4 "$work/wrapper"
+	sleep "0.0$((i % 10))"
+	[ $((i % 2)) -eq 0 ] && kill -TERM "$launcher" || kill -INT "$launcher"
+	wait "$launcher" 2>/dev/null
+	expect_nothing_left "early signal to hcommrun, round $i"
+	i=$((i + 1))
+done
 start -n 4 "$work/wrapper"
 wait_for 10 has_marked 14 || fail "wrappers did not start"
 kill -KILL "$launcher"
@@ -150,6 +160,31 @@ kill -TERM "$launcher"
 wait "$launcher"
 code=$?
 expect_code 143 "SIGTERM after Ctrl-Z"
+
+# --- a script that is killed while it waits for hcommrun: nothing of it stays
+if [ -n "$bound" ]; then
+	for signal in KILL TERM INT; do
+		cat >"$work/script" <<'END'
+. "$1/lib.sh"
+trap - INT
+start -n 2 sleep 3600
+echo $mark $work >"$2"
+wait "$launcher"
+END
+		rm -f "$work/told"
+		env --default-signal=INT sh "$work/script" "$(dirname "$0")" "$work/told" &
+		script=$!
+		wait_for 10 test -s "$work/told" || fail "the script did not start"
+		read -r script_mark script_work <"$work/told"
+		script_has() { [ "$(grep -lsz -x -F "$script_mark" /proc/[0-9]*/environ 2>/dev/null | wc -l)" -ge "$1" ]; }
+		script_gone() { ! script_has 1; }
+		wait_for 10 script_has 4 || fail "the script's ranks did not start"
+		kill -$signal $script
+		wait $script 2>/dev/null
+		wait_for 10 script_gone || fail "a script that SIG$signal ended leaves processes"
+		rm -rf "$script_work"
+	done
+fi
 
 # --- a rank that fails takes everything with it
 run -n 2 sh -c 'sleep 3600 & setsid sleep 3600 & test $PMIX_RANK = 0 || exit 5; wait'

@@ -14,6 +14,9 @@ TMPDIR=$work/tmp
 export TMPDIR
 mkdir "$TMPDIR"
 trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM HUP
+# What is started in the background must not outlive this script, also when it is killed.
+bound=$(command -v setpriv) && bound="$bound --pdeathsig TERM" && $bound true 2>/dev/null || bound=
 # Marks the processes of this test, wherever they end up.
 mark=LAUNCHTEST_ID=$$-$(date +%s)
 
@@ -34,7 +37,8 @@ run() {
 
 # start [options and program]: in the background, with default signal dispositions; $launcher is its pid
 start() {
-	env --default-signal=INT,QUIT,HUP,PIPE "$mark" "$HCOMMRUN" "$@" >"$work/out" 2>"$work/err" &
+	# shellcheck disable=SC2086 # words
+	$bound env --default-signal=INT,QUIT,HUP,PIPE "$mark" "$HCOMMRUN" "$@" >"$work/out" 2>"$work/err" &
 	launcher=$!
 }
 
