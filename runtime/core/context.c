@@ -338,7 +338,7 @@ HCOMM_API hcomm_status_t hcomm_init(hcomm_handle_t *handle, const hcomm_config_t
     if (!context)
         return hc_error(HCOMM_ERR_NO_MEMORY, "hcomm_init: out of memory");
     (void)memset(context, 0, sizeof(*context));
-    hc_lock_init(&context->lock);
+    hc_lock_init_biased(&context->lock); /* before PMIx starts its thread */
     context->epoll_fd = context->wake_fd = -1;
     hcomm_status_t status = start(context, config);
     if (status != HCOMM_OK) {

@@ -136,6 +136,21 @@ struct hcomm_request {
     bool wake;             /* sleepers are left to wake, once they can be reached */
 };
 
+/*
+ * A blocking receive that has not become a request: it polls for a while with the lock held, on its caller's
+ * stack. As it begins only when nothing is posted, it is the oldest receive as long as it lasts.
+ */
+struct hc_awaited {
+    struct hc_match_key pattern;
+    struct hcomm_comm *comm;
+    void *buf;
+    size_t capacity;
+    struct hcomm_request *request; /* what it became, when the message asked for more than a copy */
+    bool abandoned;                /* there was no memory for that: begin again */
+    int source, tag;               /* of the message that came */
+    size_t size;
+};
+
 /* ---- unexpected messages ---- */
 
 /* A message that arrived before its receive. Small payloads come from a pool, others from malloc. */
@@ -234,6 +249,8 @@ struct hcomm_context {
 
     struct hc_iface_slot ifaces[HC_IFACE_MAX];
     unsigned num_ifaces;
+    struct hc_iface *polled[HC_IFACE_MAX]; /* those of them that are not quiet */
+    unsigned num_polled;
     struct hc_resource_list *resources; /* of the last query, for information; NULL until needed */
 
     struct hc_peer **peers; /* by world rank; NULL until first contact */
@@ -245,6 +262,7 @@ struct hcomm_context {
     uint64_t next_check; /* clock, of the next look at liveness */
 
     struct hc_match match;
+    struct hc_awaited *awaited; /* NULL: none */
     struct hc_list taken; /* messages that mprobe took and mrecv has not received: match.all */
     struct hc_pool request_pool, message_pool, op_pool;
     struct hcomm_request done_send; /* what isend returns when the message left at once */
@@ -333,10 +351,13 @@ void hc_peer_disown_all(struct hcomm_context *context);
 
 /*
  * Start a send; the arguments are checked already. On HCOMM_OK *request is a request of the context, which
- * may be &context->done_send. comm_id is comm->id, or with HC_COMM_INTERNAL for the runtime's own messages.
+ * may be &context->done_send. Callers for whom speed counts try hc_send_now() first. comm_id is comm->id, or with HC_COMM_INTERNAL for the runtime's own messages.
  */
 hcomm_status_t hc_send_start(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
                              int dest, int tag, bool sync, struct hcomm_request **request) HC_MUST_CHECK;
+/* Receive and wait; what hc_recv_start() and hc_request_finish() do together, cheaper when the message is near. */
+hcomm_status_t hc_recv_blocking(struct hcomm_comm *comm, void *buf, size_t capacity, int source, int tag,
+                                hcomm_message_status_t *message_status) HC_MUST_CHECK;
 hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *buf, size_t capacity,
                              int source, int tag, struct hcomm_request **request) HC_MUST_CHECK;
 /* Send a control message (at most 64 bytes, copied), now or when there is room; never fails but for memory.

@@ -1,7 +1,5 @@
 #include "runtime/core/match.h"
 
-#include <hcomm/types.h>
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -274,13 +272,6 @@ static bool index_class(struct hc_match *match, unsigned class)
     return true;
 }
 
-static bool pattern_takes(const struct hc_match_key *pattern, const struct hc_match_key *key)
-{
-    return pattern->comm == key->comm &&
-           (pattern->source == HCOMM_ANY_SOURCE || pattern->source == key->source) &&
-           (pattern->tag == HCOMM_ANY_TAG || pattern->tag == key->tag);
-}
-
 /* Without memory for an index the answer is still right, only slower. */
 static struct hc_match_message *find_linear(const struct hc_match *match, const struct hc_match_key *pattern)
 {
@@ -288,7 +279,7 @@ static struct hc_match_message *find_linear(const struct hc_match *match, const 
     hc_list_for_each(node, &match->all)
     {
         struct hc_match_message *message = hc_list_entry(node, struct hc_match_message, all);
-        if (pattern_takes(pattern, &message->key))
+        if (hc_match_takes(pattern, &message->key))
             return message;
     }
     return NULL;

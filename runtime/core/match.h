@@ -16,6 +16,9 @@
 #include "runtime/base/pool.h"
 #include "runtime/base/status.h"
 
+#include <hcomm/types.h>
+
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Pattern classes, by which of source and tag are wildcards. */
@@ -58,6 +61,19 @@ struct hc_match {
 
 hcomm_status_t hc_match_init(struct hc_match *match) HC_MUST_CHECK;
 void hc_match_fini(struct hc_match *match);
+
+/* Whether no receive is posted. */
+static inline bool hc_match_nothing_posted(const struct hc_match *match)
+{
+    return match->posted[HC_MATCH_EXACT] + match->posted_wild == 0;
+}
+
+/* Whether a pattern takes a message with an exact key. */
+static inline bool hc_match_takes(const struct hc_match_key *pattern, const struct hc_match_key *key)
+{
+    return pattern->comm == key->comm && (pattern->tag == key->tag || pattern->tag == HCOMM_ANY_TAG) &&
+           (pattern->source == key->source || pattern->source == HCOMM_ANY_SOURCE);
+}
 
 /* Post a receive: it takes part in matching until found or removed. */
 hcomm_status_t hc_match_post(struct hc_match *match, const struct hc_match_key *pattern,

@@ -3,6 +3,7 @@
 
 #include "runtime/core/recv.h"
 #include "runtime/core/request.h"
+#include "runtime/core/send.h"
 #include "runtime/core/wait.h"
 
 static hcomm_status_t bad_send(const char *call, const void *buf, size_t size, int dest, int tag,
@@ -58,7 +59,7 @@ static void null_status(hcomm_message_status_t *status)
         *status = (hcomm_message_status_t){.source = HCOMM_RANK_NULL, .tag = HCOMM_ANY_TAG};
 }
 
-static hcomm_status_t start_send(const char *call, const void *buf, size_t size, int dest, int tag,
+static inline hcomm_status_t start_send(const char *call, const void *buf, size_t size, int dest, int tag,
                                  hcomm_comm_t comm, bool sync, hcomm_request_t *request)
 {
     if (!request)
@@ -70,7 +71,11 @@ static hcomm_status_t start_send(const char *call, const void *buf, size_t size,
         return HCOMM_OK;
     }
     hc_lock_acquire(&comm->context->lock);
-    hcomm_status_t status = hc_send_start(comm, comm->id, buf, size, dest, tag, sync, request);
+    hcomm_status_t status = HCOMM_OK;
+    if (hc_likely(!sync && hc_send_now(comm, comm->id, buf, size, dest, tag)))
+        *request = &comm->context->done_send;
+    else
+        status = hc_send_start(comm, comm->id, buf, size, dest, tag, sync, request);
     hc_lock_release(&comm->context->lock);
     return status;
 }
@@ -87,13 +92,17 @@ HCOMM_API hcomm_status_t hcomm_issend(const void *buf, size_t size, int dest, in
     return start_send("hcomm_issend", buf, size, dest, tag, comm, true, request);
 }
 
-static hcomm_status_t blocking_send(const char *call, const void *buf, size_t size, int dest, int tag,
+static inline hcomm_status_t blocking_send(const char *call, const void *buf, size_t size, int dest, int tag,
                                     hcomm_comm_t comm, bool sync)
 {
     if (hc_unlikely(!send_is_good(buf, size, dest, tag, comm)))
         return is_null_rank(dest, tag, false, comm) ? HCOMM_OK : bad_send(call, buf, size, dest, tag, comm);
     struct hcomm_request *request = NULL;
     hc_lock_acquire(&comm->context->lock);
+    if (hc_likely(!sync && hc_send_now(comm, comm->id, buf, size, dest, tag))) {
+        hc_lock_release(&comm->context->lock);
+        return HCOMM_OK;
+    }
     hcomm_status_t status = hc_send_start(comm, comm->id, buf, size, dest, tag, sync, &request);
     if (status == HCOMM_OK && request != &comm->context->done_send)
         status = hc_request_finish(request, NULL);
@@ -138,11 +147,8 @@ HCOMM_API hcomm_status_t hcomm_recv(void *buf, size_t capacity, int source, int 
         null_status(message_status);
         return HCOMM_OK;
     }
-    struct hcomm_request *request = NULL;
     hc_lock_acquire(&comm->context->lock);
-    hcomm_status_t status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, &request);
-    if (status == HCOMM_OK)
-        status = hc_request_finish(request, message_status);
+    hcomm_status_t status = hc_recv_blocking(comm, buf, capacity, source, tag, message_status);
     hc_lock_release(&comm->context->lock);
     return status;
 }

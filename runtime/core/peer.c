@@ -30,6 +30,7 @@ void hc_peer_disown_all(struct hcomm_context *context)
     hc_lock_init(&context->lock); /* whoever held it is not in this process */
     context->forked = true;
     context->finalizing = true; /* communicators return nothing to their peers */
+    context->num_polled = 0;
     context->num_ifaces = 0;    /* rings and sockets are the parent's: neither polled nor slept on */
     context->num_barriers = 0;
     context->has_work = false;
@@ -256,7 +257,8 @@ static hcomm_status_t create_ep(struct hc_peer *peer)
         slot->iface->transport->ep_create(slot->iface, peer->rank, address->addr, address->addr_len, &ep);
     if (status != HCOMM_OK)
         return status;
-    slot->quiet = false;
+    if (slot->quiet)
+        hc_select_poll(peer->context, slot);
     become_ready(peer, ep);
     hc_log_debug("%s is reached through %s", hc_peer_name(peer), slot->resource.name);
     return HCOMM_OK;

@@ -248,10 +248,8 @@ void hc_progress_others(const struct hcomm_context *context)
 unsigned hc_progress(struct hcomm_context *context)
 {
     unsigned moved = 0;
-    for (unsigned i = 0; i < context->num_ifaces; i++) {
-        if (context->ifaces[i].quiet)
-            continue;
-        struct hc_iface *iface = context->ifaces[i].iface;
+    for (unsigned i = 0; i < context->num_polled; i++) {
+        struct hc_iface *iface = context->polled[i];
         moved += iface->transport->progress(iface);
     }
     if (hc_unlikely(context->armed))

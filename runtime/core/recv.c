@@ -246,7 +246,113 @@ hcomm_status_t hc_message_receive(struct hcomm_comm *comm, struct hcomm_message 
     return HCOMM_OK;
 }
 
+/* ---- blocking receives ---- */
+
+enum { AWAIT_POLLS = 2000, AWAIT_POLLS_OVERSUBSCRIBED = 1 };
+
+/* Whether a receive would be the oldest, and may keep the lock while it polls. */
+static inline bool may_await(struct hcomm_context *context, const struct hc_match_key *pattern)
+{
+    return hc_match_nothing_posted(&context->match) && !context->progress_thread_running &&
+           (hc_likely(!context->match.num_messages) || !hc_match_find(&context->match, pattern));
+}
+
+/* Poll for a while; whether something came for it. Keeps the lock, as long as nobody waits for it. */
+static bool await(struct hcomm_context *context, struct hc_awaited *awaited)
+{
+    unsigned polls = context->oversubscribed ? AWAIT_POLLS_OVERSUBSCRIBED : AWAIT_POLLS;
+    context->awaited = awaited;
+    for (;;) {
+        (void)hc_progress(context);
+        if (!context->awaited)
+            return !awaited->abandoned;
+        if (!--polls || hc_unlikely(hc_lock_contended(&context->lock)))
+            break;
+        hc_cpu_relax();
+    }
+    context->awaited = NULL;
+    return false;
+}
+
+static hcomm_status_t too_long(const struct hc_awaited *awaited)
+{
+    return hc_error(HCOMM_ERR_TRUNCATED,
+                    "receive: message from rank %d with tag %d has %zu bytes, room is for %zu",
+                    awaited->source, awaited->tag, awaited->size, awaited->capacity);
+}
+
+static inline hcomm_status_t finish_awaited(const struct hc_awaited *awaited,
+                                            hcomm_message_status_t *message_status)
+{
+    hcomm_status_t outcome = HCOMM_OK;
+    if (hc_unlikely(awaited->request != NULL))
+        return hc_request_finish(awaited->request, message_status);
+    if (hc_unlikely(awaited->size > awaited->capacity))
+        outcome = too_long(awaited);
+    if (message_status)
+        *message_status = (hcomm_message_status_t){
+            .source = awaited->source, .tag = awaited->tag, .size = awaited->size, .error = outcome};
+    return outcome;
+}
+
+static hcomm_status_t recv_with_request(struct hcomm_comm *comm, void *buf, size_t capacity, int source,
+                                        int tag, hcomm_message_status_t *message_status)
+{
+    struct hcomm_request *request = NULL;
+    hcomm_status_t status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, &request);
+    return status == HCOMM_OK ? hc_request_finish(request, message_status) : status;
+}
+
+hcomm_status_t hc_recv_blocking(struct hcomm_comm *comm, void *buf, size_t capacity, int source, int tag,
+                                hcomm_message_status_t *message_status)
+{
+    struct hc_awaited awaited; /* what describes the message is set when it comes */
+    awaited.pattern = (struct hc_match_key){comm->id, source, tag};
+    awaited.comm = comm;
+    awaited.buf = buf;
+    awaited.capacity = capacity;
+    awaited.request = NULL;
+    awaited.abandoned = false;
+    if (hc_likely(may_await(comm->context, &awaited.pattern)) && hc_likely(await(comm->context, &awaited)))
+        return finish_awaited(&awaited, message_status);
+    return recv_with_request(comm, buf, capacity, source, tag, message_status);
+}
+
 /* ---- arrivals ---- */
+
+/* The awaited receive if the message is for it; it then waits no longer. */
+static inline struct hc_awaited *take_awaited(struct hcomm_context *context, const struct hc_match_key *key)
+{
+    struct hc_awaited *awaited = context->awaited;
+    if (!awaited || !hc_match_takes(&awaited->pattern, key))
+        return NULL;
+    context->awaited = NULL;
+    return awaited;
+}
+
+/* An eager message meets the awaited receive. */
+static inline void deliver_awaited(struct hc_awaited *awaited, struct hc_peer *peer,
+                                   const struct hc_match_key *key, const void *payload, size_t size)
+{
+    struct hcomm_context *context = peer->context;
+    hc_copy(awaited->buf, payload, hc_likely(size <= awaited->capacity) ? size : awaited->capacity);
+    awaited->source = key->source;
+    awaited->tag = key->tag;
+    awaited->size = size;
+    hc_counter_add(&context->counters, HC_COUNTER_EAGER_RECEIVED, 1);
+    hc_counter_add(&context->counters, HC_COUNTER_BYTES_RECEIVED, size);
+    return_credit(peer, size);
+}
+
+/* The message needs more than a copy: the awaited receive becomes a request. NULL without memory: the message is
+ * unexpected, and the receive begins again. */
+static struct hcomm_request *promote(struct hc_awaited *awaited)
+{
+    awaited->request = new_receive(awaited->comm, awaited->buf, awaited->capacity, awaited->pattern.source,
+                                   awaited->pattern.tag);
+    awaited->abandoned = !awaited->request;
+    return awaited->request;
+}
 
 static void protocol_error(struct hc_peer *peer, const char *what)
 {
@@ -265,10 +371,16 @@ static bool check_match(const struct hc_wire_match *match, struct hc_match_key *
 static inline struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key,
                                                  size_t size)
 {
-    struct hc_match_recv *recv = hc_match_arrive(&peer->context->match, key);
-    if (!recv)
+    struct hcomm_request *request = NULL;
+    struct hc_awaited *awaited = take_awaited(peer->context, key);
+    if (awaited) {
+        request = promote(awaited);
+    } else {
+        struct hc_match_recv *recv = hc_match_arrive(&peer->context->match, key);
+        request = recv ? hc_container_of(recv, struct hcomm_request, match) : NULL;
+    }
+    if (!request)
         return NULL;
-    struct hcomm_request *request = hc_container_of(recv, struct hcomm_request, match);
     describe(request, peer, key, size);
     return request;
 }
@@ -293,6 +405,11 @@ static inline void take_eager(struct hc_peer *peer, const struct hc_wire_match *
     struct hc_match_key key;
     if (hc_unlikely(!check_match(match, &key))) {
         protocol_error(peer, "EAGER");
+        return;
+    }
+    struct hc_awaited *awaited = take_awaited(peer->context, &key);
+    if (hc_likely(awaited != NULL)) {
+        deliver_awaited(awaited, peer, &key, payload, size);
         return;
     }
     struct hcomm_request *request = find_receive(peer, &key, size);

@@ -147,6 +147,20 @@ static void sort_ifaces(struct hcomm_context *context)
     }
 }
 
+static void list_polled(struct hcomm_context *context)
+{
+    context->num_polled = 0;
+    for (unsigned i = 0; i < context->num_ifaces; i++)
+        if (!context->ifaces[i].quiet)
+            context->polled[context->num_polled++] = context->ifaces[i].iface;
+}
+
+void hc_select_poll(struct hcomm_context *context, struct hc_iface_slot *slot)
+{
+    slot->quiet = false;
+    list_polled(context);
+}
+
 static hcomm_status_t check_reach(const struct hcomm_context *context, const struct rejections *rejections)
 {
     unsigned others = context->num_ifaces - (name_is_open(context, "self") ? 1 : 0);
@@ -166,11 +180,13 @@ hcomm_status_t hc_select_open(struct hcomm_context *context, const struct hc_ifa
             return status;
     }
     sort_ifaces(context);
+    list_polled(context);
     return check_reach(context, &rejections);
 }
 
 void hc_select_close(struct hcomm_context *context)
 {
+    context->num_polled = 0;
     while (context->num_ifaces > 0) {
         struct hc_iface *iface = context->ifaces[--context->num_ifaces].iface;
         iface->transport->close(iface);

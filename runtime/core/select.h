@@ -11,6 +11,8 @@
 hcomm_status_t hc_select_open(struct hcomm_context *context,
                               const struct hc_iface_params *params) HC_MUST_CHECK;
 void hc_select_close(struct hcomm_context *context);
+/* From now on something can arrive on the iface: poll it. */
+void hc_select_poll(struct hcomm_context *context, struct hc_iface_slot *slot);
 
 /* The best iface that reaches the described rank, and the address to use; NULL when none does. */
 struct hc_iface_slot *hc_select_iface(struct hcomm_context *context, uint32_t rank,

@@ -45,11 +45,6 @@ static size_t pack_eager(void *dest, void *arg)
     return sizeof(*pack->match) + pack->size;
 }
 
-static int64_t eager_cost(size_t size)
-{
-    return (int64_t)size + HC_EAGER_OVERHEAD;
-}
-
 static hcomm_status_t transmit_eager(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf,
                                      size_t size)
 {
@@ -57,12 +52,6 @@ static hcomm_status_t transmit_eager(struct hc_peer *peer, const struct hc_wire_
         return peer->ops->am_short(peer->ep, HC_WIRE_EAGER, match, sizeof(*match), buf, size);
     struct eager_pack pack = {match, buf, size};
     return peer->ops->am_bcopy(peer->ep, HC_WIRE_EAGER, pack_eager, &pack);
-}
-
-static void count_eager(struct hcomm_context *context, size_t size)
-{
-    hc_counter_add(&context->counters, HC_COUNTER_EAGER_SENT, 1);
-    hc_counter_add(&context->counters, HC_COUNTER_BYTES_SENT, size);
 }
 
 /* HCOMM_AGAIN: no room or not allowed now, nothing was sent. Credit has been checked by the caller. */
@@ -74,8 +63,8 @@ static hcomm_status_t send_eager(struct hc_peer *peer, const struct hc_wire_matc
     hcomm_status_t status = transmit_eager(peer, match, buf, size);
     if (hc_unlikely(status != HCOMM_OK))
         return status;
-    peer->credit -= eager_cost(size);
-    count_eager(peer->context, size);
+    peer->credit -= hc_eager_cost(size);
+    hc_count_eager_sent(peer->context, size);
     return HCOMM_OK;
 }
 
@@ -128,8 +117,8 @@ static bool gather(struct hc_peer *peer, const struct hc_wire_match *match, cons
     peer->batch_used += needed;
     if (!peer->is_pending)
         hc_progress_thread_kick(peer->context);
-    peer->credit -= eager_cost(size);
-    count_eager(peer->context, size);
+    peer->credit -= hc_eager_cost(size);
+    hc_count_eager_sent(peer->context, size);
     hc_counter_add(&peer->context->counters, HC_COUNTER_COALESCED_MESSAGES, 1);
     hc_peer_set_pending(peer);
     return true;
@@ -151,7 +140,7 @@ static bool may_send_now(const struct hc_peer *peer)
 
 static bool fits_eager(const struct hc_peer *peer, size_t size)
 {
-    return size <= peer->eager_max && peer->credit >= eager_cost(size);
+    return size <= peer->eager_max && peer->credit >= hc_eager_cost(size);
 }
 
 static hcomm_status_t queue_copy(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf,
@@ -300,15 +289,6 @@ hcomm_status_t hc_send_start(struct hcomm_comm *comm, uint64_t comm_id, const vo
     if (hc_unlikely(!peer))
         return HCOMM_ERR_NO_MEMORY;
     const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
-    if (hc_likely(!sync && size < peer->direct_limit && !peer->is_pending &&
-                  peer->credit >= eager_cost(size)) &&
-        hc_likely(peer->ops->am_short(peer->ep, HC_WIRE_EAGER, &match, sizeof(match), buf, size) ==
-                  HCOMM_OK)) {
-        peer->credit -= eager_cost(size);
-        count_eager(comm->context, size);
-        *request = &comm->context->done_send;
-        return HCOMM_OK;
-    }
     return send_general(comm, peer, &match, buf, size, dest, sync, request);
 }
 

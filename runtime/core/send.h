@@ -7,6 +7,38 @@
 /* What an eager message costs of the receiver's window beside its payload: the record that keeps it. */
 enum { HC_EAGER_OVERHEAD = 64 };
 
+static inline int64_t hc_eager_cost(size_t size)
+{
+    return (int64_t)size + HC_EAGER_OVERHEAD;
+}
+
+static inline void hc_count_eager_sent(struct hcomm_context *context, size_t size)
+{
+    hc_counter_add(&context->counters, HC_COUNTER_EAGER_SENT, 1);
+    hc_counter_add(&context->counters, HC_COUNTER_BYTES_SENT, size);
+}
+
+/*
+ * The short way, which nearly all small messages take: straight into the transport. False when anything is in
+ * the way (nothing was sent): hc_send_start() then finds the right way.
+ */
+static inline bool hc_send_now(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
+                               int dest, int tag)
+{
+    struct hcomm_context *context = comm->context;
+    struct hc_peer *peer = context->peers[hc_comm_world_rank(comm, dest)];
+    if (hc_unlikely(!peer || size >= peer->direct_limit || peer->is_pending ||
+                    peer->credit < hc_eager_cost(size)))
+        return false;
+    const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
+    if (hc_unlikely(peer->ops->am_short(peer->ep, HC_WIRE_EAGER, &match, sizeof(match), buf, size) !=
+                    HCOMM_OK))
+        return false;
+    peer->credit -= hc_eager_cost(size);
+    hc_count_eager_sent(context, size);
+    return true;
+}
+
 /* Move what waits for this peer: answers, gathered messages, queued sends, transfers. Returns how much moved.
  */
 unsigned hc_peer_advance(struct hc_peer *peer);

@@ -279,7 +279,7 @@ static hcomm_status_t shm_open(const struct hc_resource *resource, const struct 
     return HCOMM_OK;
 }
 
-static HC_COLD void disarm(struct hc_shm_iface *iface)
+void hc_shm_disarm(struct hc_shm_iface *iface)
 {
     char bytes[64];
     stay_awake(iface);
@@ -293,22 +293,6 @@ static void forget_blocked(struct hc_shm_iface *iface)
     struct hc_list *node;
     iface->starved = false;
     hc_list_for_each(node, &iface->eps) hc_list_entry(node, struct hc_shm_ep, link)->blocked = 0;
-}
-
-static unsigned progress(struct hc_iface *base)
-{
-    struct hc_shm_iface *iface = hc_container_of(base, struct hc_shm_iface, base);
-    unsigned handled = 0;
-    if (hc_unlikely(iface->armed))
-        disarm(iface);
-    if (hc_unlikely(atomic_load_explicit(&iface->doorbell->connects, memory_order_relaxed) !=
-                    iface->connects_seen))
-        handled += hc_shm_accept_claims(iface);
-    for (uint32_t i = 0; i < iface->active_count; i++)
-        handled += hc_shm_poll_source(iface, iface->active[i]);
-    if (hc_unlikely(!hc_list_empty(&iface->flushes)))
-        handled += hc_shm_flush_progress(iface);
-    return handled;
 }
 
 static int event_fd(struct hc_iface *base)
@@ -407,7 +391,7 @@ const struct hc_transport hc_transport_shm = {
     .query = query,
     .open = shm_open,
     .close = shm_close,
-    .progress = progress,
+    .progress = hc_shm_progress,
     .event_fd = event_fd,
     .arm = arm,
     .address = address,

@@ -250,12 +250,17 @@ static inline void *hc_shm_pool_chunk(const struct hc_shm_pool *pool, uint32_t i
     return pool->chunks + (size_t)index * HC_SHM_CHUNK_BYTES;
 }
 
+/* iface.c */
+
+/* Awake after a sleep: peers need not write to the wake-up pipe, and what they wrote is taken out. */
+void hc_shm_disarm(struct hc_shm_iface *iface) HC_COLD;
+
 /* source.c: the receiving side. */
 
 /* Serve new claims; returns the number of messages delivered meanwhile. */
 unsigned hc_shm_accept_claims(struct hc_shm_iface *iface) HC_COLD;
-/* Poll one source; returns the number of messages delivered. */
-unsigned hc_shm_poll_source(struct hc_shm_iface *iface, struct hc_shm_source *source);
+/* The transport's progress: poll all sources, complete flushes. */
+unsigned hc_shm_progress(struct hc_iface *iface);
 void hc_shm_sources_fini(struct hc_shm_iface *iface);
 
 /* ep.c */

@@ -114,7 +114,8 @@ static inline bool deliver(struct hc_shm_iface *iface, struct hc_shm_source *sou
     return true;
 }
 
-unsigned hc_shm_poll_source(struct hc_shm_iface *iface, struct hc_shm_source *source)
+/* Poll one source; returns the number of messages delivered. */
+static inline unsigned poll_source(struct hc_shm_iface *iface, struct hc_shm_source *source)
 {
     unsigned handled = 0;
     while (handled < source->burst) {
@@ -161,7 +162,7 @@ static hcomm_status_t check_claim(const struct hc_shm_iface *iface, uint32_t slo
 static unsigned drain(struct hc_shm_iface *iface, struct hc_shm_source *source)
 {
     unsigned total = 0, handled = 0;
-    while (!source->broken && (handled = hc_shm_poll_source(iface, source)) > 0)
+    while (!source->broken && (handled = poll_source(iface, source)) > 0)
         total += handled;
     return total;
 }
@@ -226,6 +227,22 @@ unsigned hc_shm_accept_claims(struct hc_shm_iface *iface)
                 handled += serve_claim(iface, slot);
         }
     }
+    return handled;
+}
+
+unsigned hc_shm_progress(struct hc_iface *base)
+{
+    struct hc_shm_iface *iface = hc_container_of(base, struct hc_shm_iface, base);
+    unsigned handled = 0;
+    if (hc_unlikely(iface->armed))
+        hc_shm_disarm(iface);
+    if (hc_unlikely(atomic_load_explicit(&iface->doorbell->connects, memory_order_relaxed) !=
+                    iface->connects_seen))
+        handled += hc_shm_accept_claims(iface);
+    for (uint32_t i = 0; i < iface->active_count; i++)
+        handled += poll_source(iface, iface->active[i]);
+    if (hc_unlikely(!hc_list_empty(&iface->flushes)))
+        handled += hc_shm_flush_progress(iface);
     return handled;
 }
 
