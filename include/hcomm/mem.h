@@ -1,5 +1,10 @@
 /*
- * Host memory from hcomm: aligned to the setting align_size, bounded by mem_pool_size.
+ * Memory from hcomm, of the host and of the context's device: aligned to the setting align_size. And what the
+ * application's own memory needs to take part.
+ *
+ * A context has a device when it was opened with device_id >= 0 (context.h). Device memory cannot be read or
+ * written by the processor; it is filled and read with hcomm_memcpy(), hcomm_memset(), by messages and by the
+ * device itself. Every call of p2p.h takes device memory, too: which one a pointer is, is found out exactly.
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef HCOMM_MEM_H
@@ -21,6 +26,64 @@ HCOMM_API void *hcomm_alloc_host_mem(hcomm_handle_t handle, size_t size);
 /* Give memory back; no operation may be using it. NULL is accepted; HCOMM_ERR_INVALID for a foreign pointer.
  */
 HCOMM_API hcomm_status_t hcomm_free_host_mem(hcomm_handle_t handle, void *ptr);
+
+/* Kinds of memory. */
+typedef enum hcomm_memory_type {
+    HCOMM_MEMORY_HOST = 0,    /* the process's own, nothing special */
+    HCOMM_MEMORY_HOST_PINNED, /* the device's engines reach it: the fastest for copies to and from the device;
+                                 as HOST in a context without a device */
+    HCOMM_MEMORY_DEVICE,      /* of the context's device */
+    HCOMM_MEMORY_SHARED       /* as hcomm_alloc_host_mem(): from the pool that mem_pool_size bounds */
+} hcomm_memory_type_t;
+
+/*
+ * Allocate size > 0 bytes, contents undefined; the address is a multiple of align_size. *ptr is the caller's
+ * until hcomm_mem_free(); what is left is freed by hcomm_finalize(). Any thread. Errors: HCOMM_ERR_INVALID,
+ * HCOMM_ERR_NO_MEMORY (of the host or the device), HCOMM_ERR_LIMIT (mem_pool_size), HCOMM_ERR_UNSUPPORTED
+ * (DEVICE in a context without one), HCOMM_ERR_IO (the device failed).
+ */
+HCOMM_API hcomm_status_t hcomm_mem_alloc(hcomm_handle_t handle, size_t size, hcomm_memory_type_t type,
+                                         void **ptr);
+
+/*
+ * Give memory of hcomm_mem_alloc() back; no operation may be using it. NULL is accepted. Any thread. Errors:
+ * HCOMM_ERR_INVALID (not the start of such memory, or freed already), HCOMM_ERR_PENDING (another process
+ * still reads it: complete the operations first), HCOMM_ERR_IO.
+ */
+HCOMM_API hcomm_status_t hcomm_mem_free(hcomm_handle_t handle, void *ptr);
+
+/*
+ * Announce memory that the application allocated itself and uses often. Host memory is pinned, so that the
+ * device's engines reach it (whole pages: nothing else in them may be registered, too); device memory is
+ * recognised from then on without asking the device's runtime. Nothing has to be registered. The memory must
+ * stay allocated until hcomm_mem_deregister(). Any thread. Errors: HCOMM_ERR_INVALID (size 0, overlaps memory
+ * that is registered or from hcomm, device memory of less than size bytes), HCOMM_ERR_NO_MEMORY,
+ * HCOMM_ERR_LIMIT, HCOMM_ERR_IO.
+ */
+HCOMM_API hcomm_status_t hcomm_mem_register(hcomm_handle_t handle, void *ptr, size_t size);
+/* Undo it, with the ptr registered; before the memory is freed. HCOMM_ERR_INVALID, HCOMM_ERR_IO. */
+HCOMM_API hcomm_status_t hcomm_mem_deregister(hcomm_handle_t handle, void *ptr);
+
+/* What a copy goes from and to. */
+typedef enum hcomm_copy_kind {
+    HCOMM_COPY_AUTO = 0, /* found out from the pointers */
+    HCOMM_COPY_HOST_TO_HOST,
+    HCOMM_COPY_HOST_TO_DEVICE,
+    HCOMM_COPY_DEVICE_TO_HOST,
+    HCOMM_COPY_DEVICE_TO_DEVICE
+} hcomm_copy_kind_t;
+
+/*
+ * Copy size bytes between any two kinds of memory; returns when they are there. The ranges must not overlap.
+ * A kind other than AUTO is checked. Any thread; other calls on the context wait meanwhile. Errors:
+ * HCOMM_ERR_INVALID (the kind does not fit the pointers; device memory that was freed, or ends before size),
+ * HCOMM_ERR_IO (the device failed).
+ */
+HCOMM_API hcomm_status_t hcomm_memcpy(hcomm_handle_t handle, void *dst, const void *src, size_t size,
+                                      hcomm_copy_kind_t kind);
+
+/* Set size bytes of any kind of memory to value (0–255); returns when done. Errors as hcomm_memcpy(). */
+HCOMM_API hcomm_status_t hcomm_memset(hcomm_handle_t handle, void *ptr, int value, size_t size);
 
 #ifdef __cplusplus
 }

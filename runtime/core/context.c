@@ -316,6 +316,7 @@ void hc_context_destroy(struct hcomm_context *context)
     free_peers(context);
     hc_select_close(context);
     hc_memory_fini(context);
+    hc_blocks_fini(context);
     hc_device_close(context);
     hc_wait_fini(context);
     hc_pool_fini(&context->request_pool);

@@ -21,6 +21,7 @@
 #include "runtime/boot/boot.h"
 #include "runtime/core/blob.h"
 #include "runtime/core/match.h"
+#include "runtime/core/ranges.h"
 #include "runtime/core/wire.h"
 #include "transports/transport.h"
 
@@ -304,6 +305,7 @@ struct hcomm_context {
     atomic_bool progress_parked;
 
     struct hc_device *device;    /* device.c; NULL: host only */
+    struct hc_ranges blocks;     /* mem_types.c: HOST memory; data: unused */
     struct hc_host_pool *memory; /* mem.c; NULL until first use */
     hcomm_topology_t *topology;  /* topology.c; NULL until first use */
     struct hc_topo *topo;        /* loaded at first need */
@@ -435,6 +437,8 @@ hcomm_status_t hc_barrier_explain_timeout(const struct hcomm_request *request);
 void hc_barrier_fini(struct hcomm_context *context);
 
 void hc_memory_fini(struct hcomm_context *context);
+/* Free what hcomm_mem_alloc() gave of plain host memory; the rest goes with the device and the pool. */
+void hc_blocks_fini(struct hcomm_context *context);
 void hc_topology_fini(struct hcomm_context *context);
 void hc_info_fini(struct hcomm_context *context);
 

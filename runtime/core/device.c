@@ -156,14 +156,42 @@ hcomm_status_t hc_device_open(struct hcomm_context *context)
     return HCOMM_OK;
 }
 
+static int allocate(const struct hc_acl *acl, size_t size, enum hc_place place, void **ptr)
+{
+    return place == HC_PLACE_DEVICE ? acl->aclrtMalloc(ptr, size, HC_ACL_HUGE_FIRST)
+                                    : acl->aclrtMallocHost(ptr, size);
+}
+
+static int release(const struct hc_acl *acl, enum hc_place place, void *ptr)
+{
+    return place == HC_PLACE_DEVICE ? acl->aclrtFree(ptr) : acl->aclrtFreeHost(ptr);
+}
+
+/* Host memory is pinned by whole pages. */
+static int pin(const struct hc_device *device, void *ptr, size_t size)
+{
+    void *mapped = NULL;
+    uintptr_t start = (uintptr_t)ptr & ~(uintptr_t)(HC_ACL_HOST_ALIGN - 1);
+    uintptr_t end = hc_align_up((uintptr_t)ptr + size, HC_ACL_HOST_ALIGN);
+    return device->acl->aclrtHostRegister((void *)start, end - start, HC_ACL_HOST_REGISTER_MAPPED, &mapped);
+}
+
+static int unpin(const struct hc_device *device, const void *ptr)
+{
+    uintptr_t start = (uintptr_t)ptr & ~(uintptr_t)(HC_ACL_HOST_ALIGN - 1);
+    return device->acl->aclrtHostUnregister((void *)start);
+}
+
 static void free_block(struct hc_device *device, const struct hc_range *range)
 {
-    void *ptr = (void *)range->base;
-    if (!range->data)
-        return; /* registered only: its owner's */
-    int code = range->kind == HC_PLACE_DEVICE ? device->acl->aclrtFree(ptr) : device->acl->aclrtFreeHost(ptr);
+    if (!range->data) { /* registered only: its owner's */
+        if (range->kind == HC_PLACE_PINNED && unpin(device, (void *)range->base) != HC_ACL_OK)
+            hc_log_debug("device %d: unpinning %p at the end failed", device->id, (void *)range->base);
+        return;
+    }
+    int code = release(device->acl, (enum hc_place)range->kind, range->data);
     if (code != HC_ACL_OK)
-        hc_log_debug("device %d: freeing %p at the end: code %d", device->id, ptr, code);
+        hc_log_debug("device %d: freeing %p at the end: code %d", device->id, range->data, code);
 }
 
 void hc_device_close(struct hcomm_context *context)
@@ -316,38 +344,41 @@ bool hc_device_forget(struct hc_device *device, const void *ptr)
 
 /* ---- allocation ---- */
 
-static int allocate(const struct hc_acl *acl, size_t size, enum hc_place place, void **ptr)
+/* Allocate with the alignment of the setting, though the device runtime knows none; data: what it gave. */
+static int allocate_aligned(struct hc_device *device, size_t size, enum hc_place place,
+                            struct hc_range *range)
 {
-    return place == HC_PLACE_DEVICE ? acl->aclrtMalloc(ptr, size, HC_ACL_HUGE_FIRST)
-                                    : acl->aclrtMallocHost(ptr, size);
-}
-
-static int release(const struct hc_acl *acl, enum hc_place place, void *ptr)
-{
-    return place == HC_PLACE_DEVICE ? acl->aclrtFree(ptr) : acl->aclrtFreeHost(ptr);
+    size_t alignment = device->context->settings.align_size;
+    void *raw = NULL;
+    int code = allocate(device->acl, size, place, &raw);
+    if (code == HC_ACL_OK && (uintptr_t)raw % alignment) {
+        (void)release(device->acl, place, raw);
+        code = allocate(device->acl, size + alignment, place, &raw);
+    }
+    if (code == HC_ACL_OK)
+        *range = (struct hc_range){hc_align_up((uintptr_t)raw, alignment), size, (int)place, raw};
+    return code;
 }
 
 hcomm_status_t hc_device_alloc(struct hc_device *device, size_t size, enum hc_place place, void **ptr)
 {
-    void *found = NULL;
+    struct hc_range range;
     int previous = UNCHANGED;
     hcomm_status_t status = hc_device_enter(device, &previous);
     if (status != HCOMM_OK)
         return status;
-    int code = allocate(device->acl, size, place, &found);
+    int code = allocate_aligned(device, size, place, &range);
     if (code != HC_ACL_OK) {
         status = hc_device_error(device, code, "allocating %zu bytes of %s memory", size,
                                  place == HC_PLACE_DEVICE ? "device" : "pinned host");
     } else {
-        /* data: ours to free */
-        const struct hc_range range = {(uintptr_t)found, size, (int)place, device};
         status = hc_ranges_add(&device->ranges, &range);
         if (status != HCOMM_OK)
-            (void)release(device->acl, place, found);
+            (void)release(device->acl, place, range.data);
     }
     hc_device_leave(device, previous);
     if (status == HCOMM_OK)
-        *ptr = found;
+        *ptr = (void *)range.base;
     return status;
 }
 
@@ -363,11 +394,63 @@ hcomm_status_t hc_device_free(struct hc_device *device, void *ptr)
     hcomm_status_t status = hc_device_enter(device, &previous);
     if (status != HCOMM_OK)
         return status;
-    int code = release(device->acl, (enum hc_place)range->kind, ptr);
+    int code = release(device->acl, (enum hc_place)range->kind, range->data);
     if (code == HC_ACL_OK)
         (void)hc_ranges_remove(&device->ranges, ptr);
     else
         status = hc_device_error(device, code, "freeing %p", ptr);
+    hc_device_leave(device, previous);
+    return status;
+}
+
+/* ---- registration ---- */
+
+/* The device is current. */
+static hcomm_status_t register_located(struct hc_device *device, void *ptr, size_t size, enum hc_place place)
+{
+    const struct hc_range range = {
+        .base = (uintptr_t)ptr,
+        .size = size,
+        .kind = place == HC_PLACE_DEVICE ? HC_PLACE_DEVICE : HC_PLACE_PINNED,
+    };
+    hcomm_status_t status = hc_ranges_add(&device->ranges, &range);
+    if (status != HCOMM_OK || place == HC_PLACE_DEVICE)
+        return status;
+    int code = pin(device, ptr, size);
+    if (code == HC_ACL_OK)
+        return HCOMM_OK;
+    (void)hc_ranges_remove(&device->ranges, ptr);
+    return hc_device_error(device, code, "pinning %zu bytes at %p", size, ptr);
+}
+
+hcomm_status_t hc_device_register(struct hc_device *device, void *ptr, size_t size)
+{
+    enum hc_place place;
+    int previous = UNCHANGED;
+    hcomm_status_t status = hc_device_locate(device->context, ptr, size, &place);
+    if (status == HCOMM_OK)
+        status = hc_device_enter(device, &previous);
+    if (status != HCOMM_OK)
+        return status;
+    status = register_located(device, ptr, size, place);
+    hc_device_leave(device, previous);
+    return status;
+}
+
+hcomm_status_t hc_device_deregister(struct hc_device *device, void *ptr)
+{
+    const struct hc_range *range = hc_ranges_find(&device->ranges, ptr);
+    if (!range || range->data || range->base != (uintptr_t)ptr)
+        return hc_error(HCOMM_ERR_INVALID, "rank %u: device %d: %p is not the start of registered memory",
+                        device->context->job->rank, device->id, ptr);
+    int previous = UNCHANGED;
+    hcomm_status_t status = hc_device_enter(device, &previous);
+    if (status != HCOMM_OK)
+        return status;
+    int code = range->kind == HC_PLACE_DEVICE ? HC_ACL_OK : unpin(device, ptr);
+    (void)hc_ranges_remove(&device->ranges, ptr);
+    if (code != HC_ACL_OK)
+        status = hc_device_error(device, code, "unpinning %p", ptr);
     hc_device_leave(device, previous);
     return status;
 }

@@ -11,6 +11,7 @@
 
 #include "runtime/base/status.h"
 
+#include <hcomm/mem.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -69,16 +70,24 @@ enum hc_place {
 hcomm_status_t hc_device_locate(struct hcomm_context *context, const void *ptr, size_t size,
                                 enum hc_place *place) HC_MUST_CHECK;
 
-/* Remember, or forget, that this range (found by its start) is `place`. data: the caller's, 0 allowed. */
+/*
+ * Remember, or forget, that this range (found by its start) is `place`, whoever allocated it. It is neither
+ * pinned nor freed here; HCOMM_ERR_INVALID when it overlaps another.
+ */
 hcomm_status_t hc_device_remember(struct hc_device *device, void *ptr, size_t size,
                                   enum hc_place place) HC_MUST_CHECK;
 bool hc_device_forget(struct hc_device *device, const void *ptr);
 
-/* Memory of the device, and pinned host memory; remembered. Size > 0. HCOMM_ERR_NO_MEMORY, _IO. */
+/* Memory of the device, or pinned host memory, aligned to align_size; remembered. Size > 0.
+ * HCOMM_ERR_NO_MEMORY, _IO. */
 hcomm_status_t hc_device_alloc(struct hc_device *device, size_t size, enum hc_place place,
                                void **ptr) HC_MUST_CHECK;
 /* HCOMM_ERR_INVALID when ptr was not given by hc_device_alloc(), or was freed. */
 hcomm_status_t hc_device_free(struct hc_device *device, void *ptr) HC_MUST_CHECK;
+
+/* hcomm_mem_register(), hcomm_mem_deregister(): pin host memory, remember it. */
+hcomm_status_t hc_device_register(struct hc_device *device, void *ptr, size_t size) HC_MUST_CHECK;
+hcomm_status_t hc_device_deregister(struct hc_device *device, void *ptr) HC_MUST_CHECK;
 
 /* ---- copies ---- */
 
@@ -95,6 +104,8 @@ hcomm_status_t hc_device_copy(struct hc_device *device, const struct hc_side *to
 /* The same with both sides found out; host memory without a device is copied, too. */
 hcomm_status_t hc_copy_any(struct hcomm_context *context, void *to, const void *from,
                            size_t size) HC_MUST_CHECK;
+/* HCOMM_ERR_INVALID with the reason unless the kind (AUTO allowed) fits what the two sides are. */
+hcomm_status_t hc_copy_check_kind(hcomm_copy_kind_t kind, enum hc_place to, enum hc_place from) HC_MUST_CHECK;
 /* Fill with a byte, of either kind; the places as hc_device_locate() gives them. */
 hcomm_status_t hc_device_fill(struct hc_device *device, const struct hc_side *to, int value,
                               size_t size) HC_MUST_CHECK;

@@ -22,6 +22,7 @@ libhcrt_la_SOURCES += \
 	runtime/core/match.h \
 	runtime/core/mem.c \
 	runtime/core/mem.h \
+	runtime/core/mem_types.c \
 	runtime/core/p2p.c \
 	runtime/core/peer.c \
 	runtime/core/peer.h \

@@ -213,6 +213,12 @@ size_t hc_host_pool_used(const struct hc_host_pool *pool)
     return pool->used;
 }
 
+bool hc_host_pool_holds(const struct hc_host_pool *pool, const void *ptr)
+{
+    const uint8_t *address = ptr;
+    return address >= pool->base && address < pool->base + pool->limit;
+}
+
 /* Cut what is not needed off a block that is in no list of free ones. */
 static hcomm_status_t cut(struct hc_host_pool *pool, struct block *block, size_t size)
 {

@@ -14,6 +14,7 @@
 
 #include "runtime/base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct hc_host_pool;
@@ -30,6 +31,8 @@ hcomm_status_t hc_host_pool_alloc(struct hc_host_pool *pool, size_t size, void *
 /* HCOMM_ERR_INVALID when ptr is not the start of a block in use. */
 hcomm_status_t hc_host_pool_free(struct hc_host_pool *pool, const void *ptr) HC_MUST_CHECK;
 
+/* Whether ptr is an address of the pool, in use or not. */
+bool hc_host_pool_holds(const struct hc_host_pool *pool, const void *ptr);
 size_t hc_host_pool_used(const struct hc_host_pool *pool);
 /* Whether the records agree with each other; for tests and --enable-debug. Linear. */
 bool hc_host_pool_is_consistent(const struct hc_host_pool *pool);

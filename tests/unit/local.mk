@@ -126,7 +126,10 @@ tests_unit_core_match_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_core_match_LDADD = $(UNIT_LIBS)
 
 # core: devices
-UNIT_TESTS += tests/unit/device_copies tests/unit/device_runtime tests/unit/ranges_find
+UNIT_TESTS += tests/unit/device_copies tests/unit/device_runtime tests/unit/mem_types tests/unit/ranges_find
+tests_unit_mem_types_SOURCES = tests/unit/mem_types.c tests/unit/device_open.h
+tests_unit_mem_types_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_mem_types_LDADD = $(UNIT_LIBS)
 tests_unit_device_copies_SOURCES = tests/unit/device_copies.c tests/unit/device_open.h
 tests_unit_device_copies_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_device_copies_LDADD = $(UNIT_LIBS)
