@@ -218,7 +218,10 @@ struct hc_transport {
     const char *(*library)(void);
 };
 
-enum { HC_SYNC_AREA = 16384 };
+enum {
+    HC_SYNC_AREA = 16384,
+    HC_RKEY_MAX = 512, /* longer keys are not offered to peers */
+};
 
 extern const struct hc_transport hc_transport_self, hc_transport_shm, hc_transport_ofi;
 

@@ -327,7 +327,8 @@ bool hc_share_open(struct hc_arena *base, uint32_t *index, uint32_t *generation)
     if (arena->free_shares) {
         found = true;
         *index = (uint32_t)__builtin_ctzll(arena->free_shares);
-        *generation = ++arena->generation;
+        arena->generation += arena->generation == UINT32_MAX ? 2 : 1; /* 0 means closed */
+        *generation = arena->generation;
         arena->free_shares &= arena->free_shares - 1;
     }
     hc_lock_release(&registry_lock);
@@ -337,16 +338,17 @@ bool hc_share_open(struct hc_arena *base, uint32_t *index, uint32_t *generation)
     return found;
 }
 
-uint32_t hc_share_close(struct hc_arena *base, uint32_t index)
+size_t hc_share_close(struct hc_arena *base, uint32_t index, size_t total)
 {
     struct owned_arena *arena = hc_container_of(base, struct owned_arena, base);
-    /* acq_rel: partner is the claim of the other side; no generation is 0 in use */
-    uint64_t last =
-        atomic_exchange_explicit(&base->control->shares[index].word, UINT32_MAX, memory_order_acq_rel);
+    /* No share that is open has generation 0. acq_rel: partner is the other side's claim. */
+    uint64_t last = atomic_exchange_explicit(&base->control->shares[index].word, share_word(0, UINT32_MAX),
+                                             memory_order_acq_rel);
     hc_lock_acquire(&registry_lock);
     arena->free_shares |= UINT64_C(1) << index;
     hc_lock_release(&registry_lock);
-    return (uint32_t)last;
+    size_t claimed = (size_t)(uint32_t)last * HC_SHARE_UNIT;
+    return claimed < total ? claimed : total;
 }
 
 static uint32_t part_of(uint32_t left, size_t most)

@@ -100,8 +100,8 @@ bool hc_arena_map_alive(const struct hc_arena_map *map);
 
 /* Take a share of the arena for one transfer: its index, and its generation. False: all are in use. */
 bool hc_share_open(struct hc_arena *arena, uint32_t *index, uint32_t *generation);
-/* Nobody can claim from it any more. Returns how many units had been claimed. */
-uint32_t hc_share_close(struct hc_arena *arena, uint32_t index);
+/* Nobody can claim from it any more. Returns how many bytes of the transfer of `total` had been claimed. */
+size_t hc_share_close(struct hc_arena *arena, uint32_t index, size_t total);
 
 /*
  * Claim the next part of a transfer of `total` bytes: large parts first, smaller ones towards the end, so

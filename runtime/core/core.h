@@ -128,7 +128,13 @@ struct hcomm_request {
     struct hc_mem *mem;
     struct hc_rkey *rkey;
     uint64_t remote_address;
-    uint64_t activity; /* clock of the last progress, for deadlines */
+    /* through mapped memory (mapped.c) */
+    struct hc_share *share; /* parts are claimed from it; NULL: the transfer is not shared out */
+    uint32_t share_generation, share_index;
+    struct hc_arena *share_arena; /* RECV: the share is open in it; NULL: none */
+    bool placing;                 /* SEND: puts the parts it claims into the receiver's memory */
+    bool shared;                  /* SEND, placing: the receiver copies, too, and says when it is over */
+    uint64_t activity;            /* clock of the last progress, for deadlines */
 
     /* BARRIER */
     struct hc_list barrier_node; /* in comm->barriers */

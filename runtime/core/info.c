@@ -14,6 +14,8 @@ static const struct {
     [HC_COUNTER_RNDV_RECEIVED] = {"rndv_received", "messages received by rendezvous"},
     [HC_COUNTER_RNDV_GET] = {"rndv_get", "rendezvous in which the receiver read the sender's memory"},
     [HC_COUNTER_RNDV_PIPELINE] = {"rndv_pipeline", "rendezvous in which the sender sent pieces"},
+    [HC_COUNTER_RNDV_MAPPED] = {"rndv_mapped", "rendezvous through memory mapped by both sides"},
+    [HC_COUNTER_BYTES_PLACED] = {"bytes_placed", "bytes that the sender put into a receiver's memory"},
     [HC_COUNTER_BYTES_SENT] = {"bytes_sent", "payload bytes sent"},
     [HC_COUNTER_BYTES_RECEIVED] = {"bytes_received", "payload bytes received"},
     [HC_COUNTER_SELF_MESSAGES] = {"self_messages", "messages sent to the own rank"},

@@ -18,6 +18,8 @@ libhcrt_la_SOURCES += \
 	runtime/core/device_impl.h \
 	runtime/core/finalize.c \
 	runtime/core/info.c \
+	runtime/core/mapped.c \
+	runtime/core/mapped.h \
 	runtime/core/match.c \
 	runtime/core/match.h \
 	runtime/core/mem.c \

@@ -538,6 +538,9 @@ static void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t 
     case HC_WIRE_DATA:
         hc_rndv_data_arrived(peer, data, len);
         break;
+    case HC_WIRE_PLACED:
+        hc_rndv_placed_arrived(peer, data, len);
+        break;
     case HC_WIRE_FIN:
     case HC_WIRE_SYNC_ACK:
     case HC_WIRE_NACK:

@@ -1,6 +1,7 @@
 #include "runtime/core/rndv.h"
 
 #include "runtime/base/copy.h"
+#include "runtime/core/mapped.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/send.h"
@@ -10,7 +11,6 @@
 #include <string.h>
 
 enum {
-    RKEY_MAX = 512,
     PIECE_MAX = 256 * 1024, /* larger system calls nearly halve tcp's bandwidth (measured) */
     PIECES_PER_TURN = 8,    /* then others get their turn */
     GETS_IN_FLIGHT = 4,     /* per message: keeps the wire busy without hogging the queues */
@@ -40,6 +40,7 @@ static void release_transfer(struct hcomm_request *request)
         request->mem->iface->transport->mem_dereg(request->mem);
     request->rkey = NULL;
     request->mem = NULL;
+    (void)hc_mapped_end(request);
     if (request->owns_buf)
         free(request->buf);
     request->owns_buf = false;
@@ -66,7 +67,7 @@ void hc_rndv_answer(struct hc_peer *peer, uint8_t wire_id, uint64_t id, hcomm_st
 
 struct rts_pack {
     struct hc_wire_rts head;
-    uint8_t rkey[RKEY_MAX];
+    uint8_t rkey[HC_RKEY_MAX];
 };
 
 static size_t pack_rts(void *dest, void *arg)
@@ -80,23 +81,32 @@ static size_t pack_rts(void *dest, void *arg)
 static bool wants_rma(const struct hcomm_request *request)
 {
     const struct hc_iface_attr *attr = request->peer->attr;
-    return (attr->caps & HC_CAP_RMA) && request->capacity >= attr->get_min && attr->rkey_max <= RKEY_MAX;
+    if (attr->rkey_max > HC_RKEY_MAX)
+        return false;
+    return ((attr->caps & HC_CAP_RMA) && request->capacity >= attr->get_min) ||
+           hc_mapped_offers(request->peer, request->buf, request->capacity);
 }
 
-static hcomm_status_t register_buffer(struct hcomm_request *request, bool remote_read)
+static hcomm_status_t register_buffer(struct hcomm_request *request)
 {
     struct hc_iface *iface = request->peer->ep->iface;
-    const struct hc_mem_attr attr = {.type = HC_MEMORY_HOST, .device = -1, .remote_read = remote_read};
-    size_t size = request->kind == HC_REQUEST_SEND ? request->capacity : request->accept;
+    bool send = request->kind == HC_REQUEST_SEND;
+    size_t size = send ? request->capacity : request->accept;
+    const struct hc_mem_attr attr = {
+        .type = HC_MEMORY_HOST,
+        .device = -1,
+        .remote_read = send,
+        .remote_write = !send && hc_mapped_offers(request->peer, request->buf, size),
+    };
     return iface->transport->mem_reg(iface, request->buf, size, &attr, &request->mem);
 }
 
 /* Without a registration the message still travels, in pieces. */
 static void offer_rma(struct hcomm_request *request, struct rts_pack *pack)
 {
-    if (!wants_rma(request) || (!request->mem && register_buffer(request, true) != HCOMM_OK))
+    if (!wants_rma(request) || (!request->mem && register_buffer(request) != HCOMM_OK))
         return;
-    size_t room = RKEY_MAX;
+    size_t room = HC_RKEY_MAX;
     if (request->peer->ops->rkey_pack(request->mem, pack->rkey, &room) != HCOMM_OK)
         return;
     pack->head.rkey_len = (uint32_t)room;
@@ -389,6 +399,43 @@ static unsigned ops_limit(const struct hcomm_request *request)
     return request->kind == HC_REQUEST_RECV ? GETS_IN_FLIGHT : PIECES_PER_TURN;
 }
 
+/* The sender has put all it could claim; the receiver may be at its last part still. */
+static void end_placing(struct hcomm_request *request)
+{
+    const struct hc_wire_placed placed = {.recv_id = request->remote_id, .bytes = request->finished};
+    if (placed.bytes)
+        hc_control_send(request->peer, HC_WIRE_PLACED, &placed, sizeof(placed));
+    if (!request->shared && request->finished == request->accept) {
+        finish(request, HCOMM_OK);
+        return;
+    }
+    hc_list_remove(&request->stream_node); /* FIN ends it */
+    request->transferring = false;
+    request->peer->rndv_inflight--;
+    hc_peer_set_pending(request->peer);
+}
+
+/* Copy one part of a message that lies in mapped memory; false as below. */
+static bool advance_mapped(struct hcomm_request *request)
+{
+    size_t size = 0;
+    hcomm_status_t status = hc_mapped_copy_part(request, &size);
+    if (status < 0) {
+        transfer_failed(request, status);
+        return false;
+    }
+    request->finished += size;
+    request->activity = hc_clock_ns();
+    if (size && request->finished < request->accept)
+        return true;
+    request->issued = request->accept;
+    if (request->kind == HC_REQUEST_SEND)
+        end_placing(request);
+    else
+        end_if_over(request);
+    return false;
+}
+
 /* Issue one piece; false when that is all for now (the request may be gone). */
 static bool advance_once(struct hcomm_request *request)
 {
@@ -397,6 +444,8 @@ static bool advance_once(struct hcomm_request *request)
         !hc_bandwidth_take(context,
                            smaller(request->accept - request->issued, request->peer->attr->bcopy_max)))
         return false;
+    if (request->share)
+        return advance_mapped(request);
     size_t size = 0;
     hcomm_status_t status = issue_piece(request, &size);
     if (status == HCOMM_AGAIN)
@@ -435,6 +484,18 @@ static unsigned advance_streaming(struct hc_peer *peer)
 
 /* ---- receiver ---- */
 
+/* Let the sender put the message, or its share, into the receiver's memory. False: that is impossible. */
+static bool ask_to_place(struct hcomm_request *request, uint16_t flags)
+{
+    struct hc_mapped_cts cts = {.head = {.flags = flags}};
+    if (!hc_mapped_offers(request->peer, request->buf, request->accept) ||
+        (!request->mem && register_buffer(request) != HCOMM_OK) || !hc_mapped_invite(request, &cts))
+        return false;
+    hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_MAPPED, !flags);
+    hc_control_send(request->peer, HC_WIRE_CTS, &cts, sizeof(cts.head) + cts.head.rkey_len);
+    return true;
+}
+
 static void ask_for_pieces(struct hcomm_request *request)
 {
     const struct hc_wire_cts cts = {
@@ -442,6 +503,8 @@ static void ask_for_pieces(struct hcomm_request *request)
         .recv_id = request->id,
         .accept = request->accept,
     };
+    if (ask_to_place(request, 0))
+        return;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_PIPELINE, 1);
     hc_control_send(request->peer, HC_WIRE_CTS, &cts, sizeof(cts));
 }
@@ -462,9 +525,9 @@ static void fall_back_to_pieces(struct hcomm_request *request)
 static hcomm_status_t prepare_get(struct hcomm_request *request, const void *rkey, size_t rkey_len)
 {
     struct hc_peer *peer = request->peer;
-    if (!(peer->attr->caps & HC_CAP_RMA))
+    if (!(peer->attr->caps & (HC_CAP_RMA | HC_CAP_MAP)))
         return HCOMM_ERR_UNSUPPORTED;
-    hcomm_status_t status = register_buffer(request, false);
+    hcomm_status_t status = register_buffer(request);
     if (status != HCOMM_OK)
         return status;
     return peer->ops->rkey_unpack(peer->ep, rkey, rkey_len, &request->rkey);
@@ -478,6 +541,11 @@ static void start_receive(struct hcomm_request *request, const void *rkey, size_
         return;
     }
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_GET, 1);
+    if (hc_mapped_is_direct(request)) {
+        hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_MAPPED, 1);
+        if (request->accept >= HC_SHARED_MIN)
+            (void)ask_to_place(request, HC_CTS_FLAG_SHARE); /* else the receiver copies alone */
+    }
     begin_transfer(request);
 }
 
@@ -494,7 +562,7 @@ static hcomm_status_t keep_offer(struct hcomm_request *request, const struct hc_
 static void take_offer(struct hcomm_request *request, const struct hc_rndv_offer *offer)
 {
     struct hc_peer *peer = request->peer;
-    if (!offer->rkey || peer->rkey_useless) {
+    if (!offer->rkey || (peer->rkey_useless && !(peer->attr->caps & HC_CAP_MAP))) {
         ask_for_pieces(request);
     } else if (may_begin_now(peer)) {
         start_receive(request, offer->rkey, offer->rkey_len);
@@ -569,14 +637,26 @@ static struct hcomm_request *named_request(struct hc_peer *peer, uint64_t id, en
     return kind == HC_REQUEST_RECV || request->started ? request : NULL;
 }
 
+/* False: the invitation to share the work is left; the receiver does it alone. */
+static bool accept_invitation(struct hcomm_request *request, const struct hc_wire_cts *cts, const void *rkey)
+{
+    if (!cts->rkey_len || ((cts->flags & HC_CTS_FLAG_SHARE) && !may_begin(request->peer)))
+        return false;
+    if (!hc_mapped_accept(request, cts, rkey))
+        return false;
+    request->shared = cts->flags & HC_CTS_FLAG_SHARE;
+    return true;
+}
+
 void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
-    struct hc_wire_cts cts;
-    if (len != sizeof(cts)) {
+    struct hc_wire_cts cts = {0};
+    if (len >= sizeof(cts))
+        (void)memcpy(&cts, data, sizeof(cts));
+    if (len < sizeof(cts) || cts.rkey_len != len - sizeof(cts)) {
         protocol_error(peer, "CTS");
         return;
     }
-    (void)memcpy(&cts, data, sizeof(cts));
     struct hcomm_request *request = named_request(peer, cts.send_id, HC_REQUEST_SEND);
     if (!request) { /* given up meanwhile */
         hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
@@ -587,8 +667,11 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
         return;
     }
     request->remote_id = cts.recv_id;
-    request->accept = (size_t)cts.accept;
     request->activity = hc_clock_ns();
+    if (!accept_invitation(request, &cts, (const uint8_t *)data + sizeof(cts)) &&
+        (cts.flags & HC_CTS_FLAG_SHARE))
+        return;
+    request->accept = (size_t)cts.accept;
     if (may_begin_now(peer))
         begin_transfer(request);
     else
@@ -619,6 +702,32 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
         finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
 }
 
+void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    struct hc_wire_placed placed;
+    if (len != sizeof(placed)) {
+        protocol_error(peer, "PLACED");
+        return;
+    }
+    (void)memcpy(&placed, data, sizeof(placed));
+    struct hcomm_request *request = named_request(peer, placed.recv_id, HC_REQUEST_RECV);
+    if (!request)
+        return; /* given up meanwhile */
+    if (!request->share_arena || placed.bytes > request->accept - request->finished) {
+        protocol_error(peer, "PLACED");
+        return;
+    }
+    request->finished += (size_t)placed.bytes;
+    request->activity = hc_clock_ns();
+    if (request->transferring) {
+        end_if_over(request);
+        return;
+    }
+    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, placed.bytes);
+    if (request->finished == request->accept)
+        finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+}
+
 /* A peer's status is one of ours or becomes a protocol error. */
 static hcomm_status_t checked_status(int32_t status)
 {
@@ -628,7 +737,7 @@ static hcomm_status_t checked_status(int32_t status)
 static void sender_answered(struct hc_peer *peer, const struct hc_wire_fin *fin)
 {
     struct hcomm_request *request = named_request(peer, fin->id, HC_REQUEST_SEND);
-    if (!request || request->transferring)
+    if (!request || (request->transferring && !request->placing))
         return; /* given up meanwhile */
     hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT, request->capacity - request->finished);
     finish(request, checked_status(fin->status));
@@ -664,7 +773,8 @@ void hc_rndv_abandon(struct hcomm_request *request)
             hc_request_complete(request, HCOMM_ERR_CANCELLED);
         return;
     }
-    if (request->ops) { /* only without the ep is it certain that nothing touches the buffer any more */
+    /* only without the ep is it certain that nothing touches the buffer any more */
+    if (request->ops || hc_mapped_end(request)) {
         char detail[256];
         (void)snprintf(detail, sizeof(detail),
                        "%s stopped in the middle of a transfer of %zu bytes: given up",

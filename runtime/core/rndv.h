@@ -37,6 +37,7 @@ void hc_rndv_answer(struct hc_peer *peer, uint8_t wire_id, uint64_t id, hcomm_st
 
 /* Arrived answers and pieces; everything in them is checked. */
 void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len);
+void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len);
 void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len);
 void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data, size_t len);
 

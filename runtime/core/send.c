@@ -1,6 +1,7 @@
 #include "runtime/core/send.h"
 
 #include "runtime/base/copy.h"
+#include "runtime/core/mapped.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
@@ -11,7 +12,7 @@
 enum {
     BATCH_PAYLOAD_MAX = 1024, /* larger messages gain nothing from company */
     BATCH_ROOM = 8192,
-    CONTROL_MAX = 64,
+    CONTROL_MAX = HC_RKEY_MAX + 64,
 };
 
 /* A message that waits for the ep, for room, or for its turn: a copy of its own, or the sender's request. */
@@ -28,7 +29,7 @@ struct control_item {
     struct hc_fifo_node node;
     uint8_t id;
     size_t size;
-    uint64_t header[CONTROL_MAX / 8];
+    uint64_t header[];
 };
 
 struct eager_pack {
@@ -143,6 +144,12 @@ static bool fits_eager(const struct hc_peer *peer, size_t size)
     return size <= peer->eager_max && peer->credit >= hc_eager_cost(size);
 }
 
+/* Memory that the receiver can map is copied once, by rendezvous. */
+static bool goes_eager(const struct hc_peer *peer, const void *buf, size_t size)
+{
+    return fits_eager(peer, size) && !hc_mapped_offers(peer, buf, size);
+}
+
 static hcomm_status_t queue_copy(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf,
                                  size_t size)
 {
@@ -209,17 +216,18 @@ static hcomm_status_t send_request(struct hc_peer *peer, const struct hc_wire_ma
     hcomm_status_t status = flush_batch(peer);
     if (status != HCOMM_OK)
         return status;
-    if (request->sync && fits_eager(peer, request->capacity))
+    bool eager = goes_eager(peer, request->buf, request->capacity);
+    if (request->sync && eager)
         return hc_rndv_send_eager_sync(request, match);
     /* with an id it was about to travel by rendezvous, and keeps to that: completing it here would leave the
      * id */
-    if (!request->sync && !request->id && fits_eager(peer, request->capacity)) {
+    if (!request->sync && !request->id && eager) {
         status = send_eager(peer, match, request->buf, request->capacity);
         if (status == HCOMM_OK)
             hc_request_complete(request, HCOMM_OK);
         return status;
     }
-    if (request->capacity <= peer->eager_max)
+    if (request->capacity <= peer->eager_max && !fits_eager(peer, request->capacity))
         hc_counter_add(&peer->context->counters, HC_COUNTER_CREDIT_STALLS, 1);
     return hc_rndv_send_rts(request, match);
 }
@@ -269,7 +277,7 @@ static hcomm_status_t send_general(struct hcomm_comm *comm, struct hc_peer *peer
                                    const struct hc_wire_match *match, const void *buf, size_t size, int dest,
                                    bool sync, struct hcomm_request **request)
 {
-    if (sync || !may_send_now(peer) || !fits_eager(peer, size))
+    if (sync || !may_send_now(peer) || !goes_eager(peer, buf, size))
         return send_slow(comm, peer, match, buf, size, dest, sync, request);
     bool left = may_gather(peer, size) && gather(peer, match, buf, size);
     if (!left && flush_batch(peer) == HCOMM_OK)
@@ -338,19 +346,20 @@ static unsigned advance_send_queue(struct hc_peer *peer)
 
 static hcomm_status_t transmit_control(struct hc_peer *peer, uint8_t id, const void *header, size_t size)
 {
-    return peer->ops->am_short(peer->ep, id, header, size, NULL, 0);
+    size_t fixed = size & ~(size_t)7; /* what follows the header need not be a multiple of 8 */
+    return peer->ops->am_short(peer->ep, id, header, fixed, (const uint8_t *)header + fixed, size - fixed);
 }
 
 void hc_control_send(struct hc_peer *peer, uint8_t id, const void *header, size_t size)
 {
-    hc_assert(size <= CONTROL_MAX && size % 8 == 0);
+    hc_assert(size <= CONTROL_MAX);
     if (peer->state == HC_PEER_FAILED)
         return;
     hc_peer_connect(peer);
     if (peer->state == HC_PEER_READY && hc_fifo_empty(&peer->control_queue) &&
         transmit_control(peer, id, header, size) == HCOMM_OK)
         return;
-    struct control_item *item = malloc(sizeof(*item));
+    struct control_item *item = malloc(sizeof(*item) + size);
     if (!item) {
         hc_peer_fail(peer, HCOMM_ERR_NO_MEMORY, "out of memory for an answer to a peer");
         return;

@@ -15,13 +15,14 @@ enum hc_wire_id {
     HC_WIRE_EAGER_SYNC = 2, /* hc_wire_eager_sync, payload: answered with SYNC_ACK at match */
     HC_WIRE_BATCH = 3,      /* hc_wire_batch_item and payload padded to 8, repeated */
     HC_WIRE_RTS = 4,        /* hc_wire_rts, rkey: a message of rendezvous size waits at the sender */
-    HC_WIRE_CTS = 5,        /* hc_wire_cts: send it in pieces */
+    HC_WIRE_CTS = 5,        /* hc_wire_cts, rkey: send it in pieces, or put it into the receiver's memory */
     HC_WIRE_DATA = 6,       /* hc_wire_data, payload: one piece */
     HC_WIRE_FIN = 7,        /* hc_wire_fin: to the sender: fetched or refused, the buffer is free */
     HC_WIRE_SYNC_ACK = 8,   /* hc_wire_fin: to the sender of EAGER_SYNC: matched */
     HC_WIRE_NACK = 9,       /* hc_wire_fin: to the receiver: the sender gave the message up */
     HC_WIRE_CREDIT = 10,    /* hc_wire_credit */
     HC_WIRE_BARRIER = 11,   /* hc_wire_barrier */
+    HC_WIRE_PLACED = 13,    /* hc_wire_placed: all that the sender has put into the receiver's memory */
 };
 
 /* What matching looks at. */
@@ -55,12 +56,28 @@ struct hc_wire_rts {
 };
 _Static_assert(sizeof(struct hc_wire_rts) == 48, "wire size");
 
+enum hc_cts_flag {
+    HC_CTS_FLAG_SHARE = 1, /* the receiver copies, too: take parts or leave it, send no pieces */
+};
+
 struct hc_wire_cts {
     uint64_t send_id;
     uint64_t recv_id;
-    uint64_t accept; /* bytes wanted, from the start of the message */
+    uint64_t accept;     /* bytes wanted, from the start of the message */
+    uint64_t address;    /* of the receiver's buffer, for put; 0 without an rkey */
+    uint32_t share;      /* index of the share in the control page of the arena that the rkey leads to */
+    uint32_t generation; /* of the share */
+    uint16_t flags;      /* enum hc_cts_flag */
+    uint16_t zero;
+    uint32_t rkey_len; /* bytes of rkey that follow; 0: only pieces are possible */
 };
-_Static_assert(sizeof(struct hc_wire_cts) == 24, "wire size");
+_Static_assert(sizeof(struct hc_wire_cts) == 48, "wire size");
+
+struct hc_wire_placed {
+    uint64_t recv_id;
+    uint64_t bytes;
+};
+_Static_assert(sizeof(struct hc_wire_placed) == 16, "wire size");
 
 struct hc_wire_data {
     uint64_t recv_id;
