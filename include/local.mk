@@ -8,5 +8,6 @@ hcomminclude_HEADERS = \
 	include/hcomm/mem.h \
 	include/hcomm/p2p.h \
 	include/hcomm/request.h \
+	include/hcomm/stream.h \
 	include/hcomm/topo.h \
 	include/hcomm/types.h

@@ -6,6 +6,7 @@
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/select.h"
+#include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
 #include "runtime/topo/topo.h"
 
@@ -307,6 +308,7 @@ static void end_operations(struct hcomm_context *context)
 
 void hc_context_destroy(struct hcomm_context *context)
 {
+    hc_streams_fini(context);
     hc_topology_fini(context);
     if (context->infos.next)
         hc_info_fini(context);

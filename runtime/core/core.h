@@ -316,6 +316,7 @@ struct hcomm_context {
     hcomm_topology_t *topology;  /* topology.c; NULL until first use */
     struct hc_topo *topo;        /* loaded at first need */
     struct hc_list infos;        /* info.c: strings handed out */
+    struct hc_streams *streams;  /* stream.c; NULL until first use */
 };
 
 /* ---- context.c ---- */
@@ -439,6 +440,8 @@ void hc_barrier_fail_peer(struct hcomm_context *context, struct hc_peer *peer);
 bool hc_barrier_may_sleep(struct hcomm_context *context);
 /* Set the thread's error detail to who has not arrived at a barrier; returns HCOMM_ERR_TIMEOUT. */
 hcomm_status_t hc_barrier_explain_timeout(const struct hcomm_request *request);
+/* Start a barrier among more than one member; *request is the caller's. */
+hcomm_status_t hc_barrier_start(struct hcomm_comm *comm, struct hcomm_request **request) HC_MUST_CHECK;
 /* Forget what came early; communicators are destroyed already. */
 void hc_barrier_fini(struct hcomm_context *context);
 

@@ -2,6 +2,7 @@
 #include "runtime/core/core.h"
 
 #include "runtime/core/progress.h"
+#include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
 
 #include <stdio.h>
@@ -243,6 +244,10 @@ static hcomm_status_t fence(struct hcomm_context *context)
 static hcomm_status_t leave(struct hcomm_context *context)
 {
     int timeout_ms = context->settings.timeout_ms;
+    char why[512] = "";
+    hcomm_status_t streams = hc_streams_drain(context);
+    if (streams != HCOMM_OK)
+        (void)snprintf(why, sizeof(why), "%s", hc_error_detail());
     hcomm_status_t queues = hc_wait(context, queues_are_empty, context, NULL, timeout_ms);
     if (queues == HCOMM_ERR_TIMEOUT)
         queues =
@@ -252,6 +257,8 @@ static hcomm_status_t leave(struct hcomm_context *context)
     hcomm_status_t fenced = fence(context);
     if (fenced != HCOMM_OK)
         return fenced;
+    if (streams != HCOMM_OK)
+        return hc_error(streams, "%s", why);
     return queues != HCOMM_OK ? queues : flushes;
 }
 

@@ -16,7 +16,11 @@ libhcrt_la_SOURCES += \
 	runtime/core/device.h \
 	runtime/core/device_copy.c \
 	runtime/core/device_impl.h \
+	runtime/core/event.c \
 	runtime/core/finalize.c \
+	runtime/core/group.c \
+	runtime/core/handle.c \
+	runtime/core/handle.h \
 	runtime/core/info.c \
 	runtime/core/mapped.c \
 	runtime/core/mapped.h \
@@ -44,6 +48,12 @@ libhcrt_la_SOURCES += \
 	runtime/core/send.h \
 	runtime/core/staging.c \
 	runtime/core/staging.h \
+	runtime/core/stream.c \
+	runtime/core/stream.h \
+	runtime/core/stream_device.c \
+	runtime/core/stream_ops.c \
+	runtime/core/stream_run.c \
+	runtime/core/stream_worker.c \
 	runtime/core/thread.c \
 	runtime/core/topology.c \
 	runtime/core/wait.c \

@@ -2,6 +2,7 @@
 
 #include "runtime/core/peer.h"
 #include "runtime/core/send.h"
+#include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
 
 #include <stdio.h>
@@ -10,7 +11,8 @@ enum { IDLE_POLLS_PER_CHECK = 1024, BURST_MS = 2, DRAIN_TURNS = 1000 };
 
 bool hc_progress_is_short_of_events(const struct hcomm_context *context)
 {
-    return !hc_list_empty(&context->fetching) || !hc_list_empty(&context->failing);
+    return !hc_list_empty(&context->pending) || !hc_list_empty(&context->fetching) ||
+           !hc_list_empty(&context->failing) || hc_streams_must_poll(context);
 }
 
 static void report_lost_server(struct hcomm_context *context)
@@ -141,8 +143,10 @@ static unsigned progress_queues(struct hcomm_context *context)
     if (!hc_list_empty(&context->fetching) || !hc_list_empty(&context->failing))
         moved += hc_peer_progress(context);
     moved += serve_pending(context);
+    if (context->streams)
+        moved += hc_streams_progress(context);
     context->has_work = !hc_list_empty(&context->pending) || !hc_list_empty(&context->fetching) ||
-                        !hc_list_empty(&context->failing);
+                        !hc_list_empty(&context->failing) || hc_streams_are_active(context);
     return moved;
 }
 

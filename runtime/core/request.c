@@ -157,11 +157,11 @@ static bool is_complete(void *arg)
     return hc_request_is_complete(arg);
 }
 
-static hcomm_status_t explain_timeout(const struct hcomm_request *request)
+hcomm_status_t hc_request_explain_timeout(const struct hcomm_request *request)
 {
-    const char *what = request->kind == HC_REQUEST_RECV   ? "receive"
-                       : request->kind == HC_REQUEST_SEND ? "send"
-                                                          : "barrier";
+    if (request->kind == HC_REQUEST_BARRIER)
+        return hc_barrier_explain_timeout(request);
+    const char *what = request->kind == HC_REQUEST_RECV ? "receive" : "send";
     char who[128] = "any source";
     if (request->peer)
         (void)snprintf(who, sizeof(who), "%s", hc_peer_name(request->peer));
@@ -186,11 +186,7 @@ hcomm_status_t hc_request_wait(struct hcomm_request *request)
         .watch = request->kind == HC_REQUEST_RECV ? request->peer : NULL,
     };
     hcomm_status_t status = hc_wait_for(context, &params);
-    if (status != HCOMM_ERR_TIMEOUT)
-        return status;
-    if (request->kind == HC_REQUEST_BARRIER)
-        return hc_barrier_explain_timeout(request);
-    return explain_timeout(request);
+    return status == HCOMM_ERR_TIMEOUT ? hc_request_explain_timeout(request) : status;
 }
 
 hcomm_status_t hc_request_finish(struct hcomm_request *request, hcomm_message_status_t *status)

@@ -18,6 +18,8 @@ hcomm_status_t hc_request_collect(struct hcomm_request *request,
                                   hcomm_message_status_t *status) HC_MUST_CHECK;
 /* Set the thread's error detail to why the request failed. */
 void hc_request_explain(const struct hcomm_request *request);
+/* Set the thread's error detail to what did not come within timeout_ms, and from whom; HCOMM_ERR_TIMEOUT. */
+hcomm_status_t hc_request_explain_timeout(const struct hcomm_request *request);
 /* Wait without freeing; HCOMM_ERR_TIMEOUT (with detail) leaves the request as it is. */
 hcomm_status_t hc_request_wait(struct hcomm_request *request) HC_MUST_CHECK;
 /* Nobody waits any more and the buffer is no longer ours: cancel a receive, abandon a send; frees when

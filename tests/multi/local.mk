@@ -73,3 +73,11 @@ tests_multi_settings_effects_SOURCES = tests/multi/settings_effects.c tests/mult
 tests_multi_settings_effects_LDADD = libhcommrt.la
 dist_check_SCRIPTS += tests/multi/settings.sh
 TESTS += tests/multi/settings.sh
+
+# Streams, events, groups: host only, and on simulated devices.
+check_PROGRAMS += tests/multi/streams_order
+tests_multi_streams_order_SOURCES = tests/multi/streams_order.c tests/multi/streams_cases.h tests/multi/check.h
+tests_multi_streams_order_LDADD = libhcrt.la
+STREAMS_TESTS = tests/multi/streams.sh
+dist_check_SCRIPTS += $(STREAMS_TESTS)
+TESTS += $(STREAMS_TESTS)
