@@ -34,6 +34,7 @@
 #ifndef HCOMM_STREAM_H
 #define HCOMM_STREAM_H
 
+#include <hcomm/mem.h>
 #include <hcomm/types.h>
 
 #ifdef __cplusplus
@@ -172,15 +173,6 @@ HCOMM_API hcomm_status_t hcomm_barrier_on(hcomm_comm_t comm, hcomm_stream_t stre
  * its own stream, but must not wait for its own stream. Errors: HCOMM_ERR_INVALID, HCOMM_ERR_NO_MEMORY.
  */
 HCOMM_API hcomm_status_t hcomm_launch_host(hcomm_stream_t stream, hcomm_host_fn_t fn, void *arg);
-
-/* What hcomm_memcpy_async() copies between; AUTO: found out from the addresses. */
-typedef enum {
-    HCOMM_COPY_AUTO = 0,
-    HCOMM_COPY_HOST_TO_HOST = 1,
-    HCOMM_COPY_HOST_TO_DEVICE = 2,
-    HCOMM_COPY_DEVICE_TO_HOST = 3,
-    HCOMM_COPY_DEVICE_TO_DEVICE = 4
-} hcomm_copy_kind_t;
 
 /*
  * Copy size bytes in stream order, between any two kinds of memory; they must not overlap. Between device and
