@@ -15,6 +15,7 @@ HC_MAN_SOURCES = \
 	docs/man/hcomm_settings.5.scd \
 	docs/man/hcomm_stream.3.scd \
 	docs/man/hcomm_topology.3.scd \
+	docs/man/hcomm_transfer.3.scd \
 	docs/man/hcomm_wait.3.scd \
 	docs/man/hcommrun.1.scd \
 	docs/man/npusim.7.scd

@@ -13,6 +13,7 @@
 #include <hcomm/request.h>
 #include <hcomm/stream.h>
 #include <hcomm/topo.h>
+#include <hcomm/transfer.h>
 #include <hcomm/types.h>
 
 #endif

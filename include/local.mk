@@ -10,4 +10,5 @@ hcomminclude_HEADERS = \
 	include/hcomm/request.h \
 	include/hcomm/stream.h \
 	include/hcomm/topo.h \
+	include/hcomm/transfer.h \
 	include/hcomm/types.h

@@ -313,6 +313,7 @@ struct hcomm_context {
     struct hc_device *device;    /* device.c; NULL: host only */
     struct hc_ranges blocks;     /* mem_types.c: HOST memory; data: unused */
     struct hc_host_pool *memory; /* mem.c; NULL until first use */
+    struct hc_transfers *transfers; /* transfer.h; NULL until first use */
     hcomm_topology_t *topology;  /* topology.c; NULL until first use */
     struct hc_topo *topo;        /* loaded at first need */
     struct hc_list infos;        /* info.c: strings handed out */

@@ -3,6 +3,7 @@
 
 #include "runtime/core/progress.h"
 #include "runtime/core/stream.h"
+#include "runtime/core/transfer.h"
 #include "runtime/core/wait.h"
 
 #include <stdio.h>
@@ -273,10 +274,15 @@ HCOMM_API hcomm_status_t hcomm_finalize(hcomm_handle_t handle)
         hc_progress_unregister(handle);
         return hc_error(HCOMM_ERR_INVALID, "hcomm_finalize: " HC_FORKED_TEXT, handle->job->rank);
     }
+    if (hc_transfers_is_callback_thread(handle))
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_finalize: called in the callback of a transfer");
+    hcomm_status_t transfers = hc_transfers_finish(handle);
     hc_progress_thread_stop(handle);
     hc_lock_acquire(&handle->lock);
     hcomm_status_t status = leave(handle);
     hc_lock_release(&handle->lock);
+    if (status == HCOMM_OK)
+        status = transfers;
     hc_progress_unregister(handle);
     hc_context_destroy(handle);
     return status;

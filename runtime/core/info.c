@@ -35,6 +35,11 @@ static const struct {
     [HC_COUNTER_SLEEPS] = {"sleeps", "times a waiting thread went to sleep"},
     [HC_COUNTER_WAKEUPS] = {"wakeups", "times a sleeping thread was woken"},
     [HC_COUNTER_PEERS_LOST] = {"peers_lost", "peers that died or became unreachable"},
+    [HC_COUNTER_TRANSFERS] = {"transfers", "transfers submitted"},
+    [HC_COUNTER_TRANSFER_BYTES] = {"transfer_bytes", "bytes of the transfers that are complete"},
+    [HC_COUNTER_TRANSFERS_STAGED] = {"transfers_staged", "transfers that passed through staging memory"},
+    [HC_COUNTER_STAGING_ALLOCATIONS] = {"staging_allocations",
+                                        "pieces of staging memory allocated for transfers"},
 };
 
 HCOMM_API const char *hcomm_counter_name(unsigned index, const char **meaning)

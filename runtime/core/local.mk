@@ -56,6 +56,11 @@ libhcrt_la_SOURCES += \
 	runtime/core/stream_worker.c \
 	runtime/core/thread.c \
 	runtime/core/topology.c \
+	runtime/core/transfer.c \
+	runtime/core/transfer.h \
+	runtime/core/transfer_device.c \
+	runtime/core/transfer_engine.c \
+	runtime/core/transfer_threads.c \
 	runtime/core/wait.c \
 	runtime/core/wait.h \
 	runtime/core/wire.h

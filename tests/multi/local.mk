@@ -81,3 +81,13 @@ tests_multi_streams_order_LDADD = libhcrt.la
 STREAMS_TESTS = tests/multi/streams.sh
 dist_check_SCRIPTS += $(STREAMS_TESTS)
 TESTS += $(STREAMS_TESTS)
+
+# Transfers, buffers.
+check_PROGRAMS += tests/multi/transfer_calls
+tests_multi_transfer_calls_SOURCES = tests/multi/transfer_calls.c tests/multi/check.h
+tests_multi_transfer_calls_LDADD = libhcommrt.la
+check_PROGRAMS += tests/multi/transfer_device
+tests_multi_transfer_device_SOURCES = tests/multi/transfer_device.c tests/multi/check.h
+tests_multi_transfer_device_LDADD = libhcrt.la
+dist_check_SCRIPTS += tests/multi/transfers.sh
+TESTS += tests/multi/transfers.sh
