@@ -121,6 +121,7 @@ struct hcomm_request {
     unsigned ops;    /* transport operations in flight */
     bool started;    /* SEND: RTS or EAGER_SYNC is out: answers to it are expected */
     bool sync;       /* SEND: completes at match */
+    bool withdrawn;  /* SEND: WITHDRAW is out: whatever the answer, it ends the request */
     void *offer;     /* RECV: a copy of the rkey offered, while waiting */
     size_t offer_len;
     bool owns_buf;     /* SEND: buf is freed with the rendezvous */
@@ -133,7 +134,7 @@ struct hcomm_request {
     uint32_t share_generation, share_index;
     struct hc_arena *share_arena; /* RECV: the share is open in it; NULL: none */
     bool placing;                 /* SEND: puts the parts it claims into the receiver's memory */
-    bool shared;                  /* SEND, placing: the receiver copies, too, and says when it is over */
+    bool shared;                  /* SEND: the receiver copies, too, and says when it is over */
     uint64_t activity;            /* clock of the last progress, for deadlines */
 
     /* BARRIER */
@@ -168,6 +169,7 @@ struct hcomm_message {
     size_t size;             /* of the whole message */
     uint64_t send_id;        /* rendezvous and synchronous */
     bool rndv, sync, pooled;
+    bool withdrawn;    /* rendezvous: the sender gave it up; its receive will fail */
     uint64_t address;  /* rendezvous by get */
     uint32_t rkey_len; /* rkey bytes are in payload */
     size_t charged;    /* counted in context->unexpected_bytes */
@@ -270,7 +272,7 @@ struct hcomm_context {
 
     struct hc_match match;
     struct hc_awaited *awaited; /* NULL: none */
-    struct hc_list taken; /* messages that mprobe took and mrecv has not received: match.all */
+    struct hc_list taken;       /* messages that mprobe took and mrecv has not received: match.all */
     struct hc_pool request_pool, message_pool, op_pool;
     struct hcomm_request done_send; /* what isend returns when the message left at once */
     struct hcomm_request done_recv; /* what irecv from HCOMM_RANK_NULL returns */
@@ -361,11 +363,13 @@ void hc_peer_disown_all(struct hcomm_context *context);
 
 /*
  * Start a send; the arguments are checked already. On HCOMM_OK *request is a request of the context, which
- * may be &context->done_send. Callers for whom speed counts try hc_send_now() first. comm_id is comm->id, or with HC_COMM_INTERNAL for the runtime's own messages.
+ * may be &context->done_send. Callers for whom speed counts try hc_send_now() first. comm_id is comm->id, or
+ * with HC_COMM_INTERNAL for the runtime's own messages.
  */
 hcomm_status_t hc_send_start(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
                              int dest, int tag, bool sync, struct hcomm_request **request) HC_MUST_CHECK;
-/* Receive and wait; what hc_recv_start() and hc_request_finish() do together, cheaper when the message is near. */
+/* Receive and wait; what hc_recv_start() and hc_request_finish() do together, cheaper when the message is
+ * near. */
 hcomm_status_t hc_recv_blocking(struct hcomm_comm *comm, void *buf, size_t capacity, int source, int tag,
                                 hcomm_message_status_t *message_status) HC_MUST_CHECK;
 hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *buf, size_t capacity,

@@ -139,17 +139,40 @@ static void settle_eager(struct hcomm_message *message)
 void hc_message_discard(struct hcomm_context *context, struct hcomm_message *message)
 {
     if (message->rndv)
-        hc_rndv_answer(message->peer, HC_WIRE_FIN, message->send_id, HCOMM_OK);
+        hc_rndv_answer(message->peer, HC_WIRE_FIN, message->send_id, HCOMM_OK); /* ignored when withdrawn */
     else
         settle_eager(message);
     message_free(context, message);
+}
+
+static bool withdraw_from(const struct hc_list *list, const struct hc_peer *peer, uint64_t send_id)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, list)
+    {
+        struct hcomm_message *message = hc_list_entry(node, struct hcomm_message, match.all);
+        if (!message->rndv || message->peer != peer || message->send_id != send_id)
+            continue;
+        message->withdrawn = true;
+        return true;
+    }
+    return false;
+}
+
+void hc_message_withdraw(struct hc_peer *peer, uint64_t send_id)
+{
+    const struct hcomm_context *context = peer->context;
+    if (!withdraw_from(&context->match.all, peer, send_id))
+        (void)withdraw_from(&context->taken, peer, send_id);
 }
 
 /* A message taken out of matching meets its receive. */
 static void deliver_message(struct hcomm_request *request, struct hcomm_message *message)
 {
     describe(request, message->peer, &message->match.key, message->size);
-    if (message->rndv) {
+    if (message->withdrawn) {
+        hc_request_complete(request, HCOMM_ERR_CANCELLED);
+    } else if (message->rndv) {
         struct hc_rndv_offer offer = message_offer(message);
         hc_rndv_receive(request, &offer);
     } else {
@@ -545,6 +568,9 @@ static void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t 
     case HC_WIRE_SYNC_ACK:
     case HC_WIRE_NACK:
         hc_rndv_fin_arrived(peer, id, data, len);
+        break;
+    case HC_WIRE_WITHDRAW:
+        hc_rndv_withdraw_arrived(peer, data, len);
         break;
     case HC_WIRE_CREDIT:
         credit_arrived(peer, data, len);

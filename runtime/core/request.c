@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_IDS = 64 };
+enum {
+    FIRST_IDS = 64,
+    WITHDRAW_MS = 1000, /* a receiver that computes for longer is not waited for */
+};
 
 struct hcomm_request *hc_request_new(struct hcomm_comm *comm, enum hc_request_kind kind)
 {
@@ -157,7 +160,8 @@ static bool is_complete(void *arg)
     return hc_request_is_complete(arg);
 }
 
-hcomm_status_t hc_request_explain_timeout(const struct hcomm_request *request)
+/* `more` is appended. */
+static hcomm_status_t explain_timeout(const struct hcomm_request *request, const char *more)
 {
     if (request->kind == HC_REQUEST_BARRIER)
         return hc_barrier_explain_timeout(request);
@@ -168,9 +172,14 @@ hcomm_status_t hc_request_explain_timeout(const struct hcomm_request *request)
     return hc_error(
         HCOMM_ERR_TIMEOUT,
         "%s %s %s, tag %d on communicator '%s': no progress for %d ms (setting timeout_ms); %zu of %zu bytes "
-        "moved",
+        "moved%s",
         what, request->kind == HC_REQUEST_RECV ? "from" : "to", who, request->tag, request->comm->name,
-        request->context->settings.timeout_ms, request->finished, request->capacity);
+        request->context->settings.timeout_ms, request->finished, request->capacity, more);
+}
+
+hcomm_status_t hc_request_explain_timeout(const struct hcomm_request *request)
+{
+    return explain_timeout(request, "");
 }
 
 hcomm_status_t hc_request_wait(struct hcomm_request *request)
@@ -189,11 +198,38 @@ hcomm_status_t hc_request_wait(struct hcomm_request *request)
     return status == HCOMM_ERR_TIMEOUT ? hc_request_explain_timeout(request) : status;
 }
 
+/* A blocking send is late: its buffer is to be the caller's again. */
+static hcomm_status_t take_back(struct hcomm_request *request)
+{
+    if (hc_rndv_withdraw(request) &&
+        hc_wait(request->context, is_complete, request, NULL, WITHDRAW_MS) != HCOMM_OK) {
+        char more[256];
+        (void)snprintf(more, sizeof(more),
+                       "; the receiver did not confirm within %d ms that it leaves the buffer alone: keep it "
+                       "unchanged until that rank has communicated again",
+                       WITHDRAW_MS);
+        (void)explain_timeout(request, more);
+        request->orphan = true; /* with its registration, until the answer comes */
+        return HCOMM_ERR_TIMEOUT;
+    }
+    if (!hc_request_is_complete(request)) {
+        hc_request_give_up(request);
+        return HCOMM_ERR_TIMEOUT;
+    }
+    if (request->status != HCOMM_ERR_CANCELLED)
+        return hc_request_collect(request, NULL); /* the receiver had it all, or is lost */
+    (void)explain_timeout(request, "; the message was withdrawn");
+    hc_request_free(request);
+    return HCOMM_ERR_TIMEOUT;
+}
+
 hcomm_status_t hc_request_finish(struct hcomm_request *request, hcomm_message_status_t *status)
 {
     hcomm_status_t waited = hc_request_wait(request);
     if (hc_likely(waited == HCOMM_OK))
         return hc_request_collect(request, status);
+    if (request->kind == HC_REQUEST_SEND)
+        return take_back(request);
     hc_request_give_up(request);
     if (status)
         *status = (hcomm_message_status_t){.source = HCOMM_RANK_NULL, .tag = HCOMM_ANY_TAG, .error = waited};

@@ -3,6 +3,7 @@
 #include "runtime/base/copy.h"
 #include "runtime/core/mapped.h"
 #include "runtime/core/progress.h"
+#include "runtime/core/recv.h"
 #include "runtime/core/request.h"
 #include "runtime/core/send.h"
 
@@ -78,10 +79,11 @@ static size_t pack_rts(void *dest, void *arg)
     return size;
 }
 
+/* What the receiver fetches, this rank's bandwidth limit could not hold back. */
 static bool wants_rma(const struct hcomm_request *request)
 {
     const struct hc_iface_attr *attr = request->peer->attr;
-    if (attr->rkey_max > HC_RKEY_MAX)
+    if (attr->rkey_max > HC_RKEY_MAX || request->context->settings.bandwidth_limit)
         return false;
     return ((attr->caps & HC_CAP_RMA) && request->capacity >= attr->get_min) ||
            hc_mapped_offers(request->peer, request->buf, request->capacity);
@@ -399,6 +401,12 @@ static unsigned ops_limit(const struct hcomm_request *request)
     return request->kind == HC_REQUEST_RECV ? GETS_IN_FLIGHT : PIECES_PER_TURN;
 }
 
+/* The bandwidth limit is for what this rank sends. Asked with 0 whether it may, then with what it sent. */
+static bool use_bandwidth(const struct hcomm_request *request, size_t size)
+{
+    return request->kind == HC_REQUEST_RECV || hc_bandwidth_take(request->context, size);
+}
+
 /* The sender has put all it could claim; the receiver may be at its last part still. */
 static void end_placing(struct hcomm_request *request)
 {
@@ -424,6 +432,7 @@ static bool advance_mapped(struct hcomm_request *request)
         transfer_failed(request, status);
         return false;
     }
+    (void)use_bandwidth(request, size);
     request->finished += size;
     request->activity = hc_clock_ns();
     if (size && request->finished < request->accept)
@@ -441,8 +450,7 @@ static bool advance_once(struct hcomm_request *request)
 {
     struct hcomm_context *context = request->context;
     if (request->issued == request->accept || request->ops >= ops_limit(request) ||
-        !hc_bandwidth_take(context,
-                           smaller(request->accept - request->issued, request->peer->attr->bcopy_max)))
+        !use_bandwidth(request, 0))
         return false;
     if (request->share)
         return advance_mapped(request);
@@ -454,6 +462,7 @@ static bool advance_once(struct hcomm_request *request)
         transfer_failed(request, status);
         return false;
     }
+    (void)use_bandwidth(request, size);
     request->issued += size;
     request->activity = hc_clock_ns();
     hc_counter_add(&context->counters, HC_COUNTER_BYTES_SENT, request->kind == HC_REQUEST_SEND ? size : 0);
@@ -642,10 +651,7 @@ static bool accept_invitation(struct hcomm_request *request, const struct hc_wir
 {
     if (!cts->rkey_len || ((cts->flags & HC_CTS_FLAG_SHARE) && !may_begin(request->peer)))
         return false;
-    if (!hc_mapped_accept(request, cts, rkey))
-        return false;
-    request->shared = cts->flags & HC_CTS_FLAG_SHARE;
-    return true;
+    return hc_mapped_accept(request, cts, rkey);
 }
 
 void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -662,11 +668,19 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
         hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
         return;
     }
+    if (request->withdrawn && (cts.flags & HC_CTS_FLAG_SHARE))
+        return;               /* the receiver is reading: FIN tells when it has stopped */
+    if (request->withdrawn) { /* nothing was fetched, and nothing need be */
+        hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
+        finish(request, HCOMM_ERR_CANCELLED);
+        return;
+    }
     if (request->remote_id || request->finished || cts.accept == 0 || cts.accept > request->capacity) {
         protocol_error(peer, "CTS");
         return;
     }
     request->remote_id = cts.recv_id;
+    request->shared = cts.flags & HC_CTS_FLAG_SHARE;
     request->activity = hc_clock_ns();
     if (!accept_invitation(request, &cts, (const uint8_t *)data + sizeof(cts)) &&
         (cts.flags & HC_CTS_FLAG_SHARE))
@@ -764,6 +778,77 @@ void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data
         sender_answered(peer, &fin);
 }
 
+/* ---- taking back ---- */
+
+/* Whether an RTS is out that the receiver has neither refused nor asked for in pieces. */
+static bool is_unanswered(const struct hcomm_request *request)
+{
+    return request->kind == HC_REQUEST_SEND && request->id && request->started &&
+           (!request->remote_id || request->shared);
+}
+
+/* The own part of the work, if both do it, ends here: parts are copied with the lock held, so none is half
+ * done. */
+static void send_withdraw(struct hcomm_request *request)
+{
+    if (request->withdrawn)
+        return;
+    request->withdrawn = true;
+    hc_list_remove(&request->stream_node);
+    if (request->transferring)
+        request->peer->rndv_inflight--;
+    request->transferring = false;
+    hc_rndv_answer(request->peer, HC_WIRE_WITHDRAW, request->id, HCOMM_ERR_CANCELLED);
+}
+
+bool hc_rndv_withdraw(struct hcomm_request *request)
+{
+    if (!is_unanswered(request) || !request->mem)
+        return false;
+    send_withdraw(request);
+    return true;
+}
+
+/* The receive that an RTS of the peer has met and that is not over. */
+static struct hcomm_request *find_receive_of(struct hc_peer *peer, uint64_t send_id)
+{
+    struct hcomm_context *context = peer->context;
+    for (size_t i = 0; i < context->num_ids; i++) {
+        struct hcomm_request *request = context->ids[i];
+        if (request && request->kind == HC_REQUEST_RECV && request->peer == peer &&
+            request->remote_id == send_id)
+            return request;
+    }
+    return NULL;
+}
+
+/* What is being read goes on to its end; if that is all, the message has arrived. FIN is the answer. */
+static void stop_receive(struct hcomm_request *request)
+{
+    if (request->ops && request->issued == request->accept)
+        return;
+    request->status = HCOMM_ERR_CANCELLED;
+    request->issued = request->accept;
+    end_if_over(request);
+}
+
+void hc_rndv_withdraw_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    struct hc_wire_fin withdraw;
+    if (len != sizeof(withdraw)) {
+        protocol_error(peer, "WITHDRAW");
+        return;
+    }
+    (void)memcpy(&withdraw, data, sizeof(withdraw));
+    struct hcomm_request *request = find_receive_of(peer, withdraw.id);
+    if (request) {
+        stop_receive(request);
+        return;
+    }
+    hc_message_withdraw(peer, withdraw.id);
+    hc_rndv_answer(peer, HC_WIRE_FIN, withdraw.id, HCOMM_ERR_CANCELLED);
+}
+
 /* ---- giving up ---- */
 
 void hc_rndv_abandon(struct hcomm_request *request)
@@ -784,8 +869,10 @@ void hc_rndv_abandon(struct hcomm_request *request)
         return;
     }
     if (request->kind == HC_REQUEST_SEND) {
-        if (request->remote_id)
+        if (request->remote_id && !request->shared)
             hc_rndv_answer(request->peer, HC_WIRE_NACK, request->remote_id, HCOMM_ERR_CANCELLED);
+        else if (is_unanswered(request))
+            send_withdraw(request);
         (void)hc_send_unqueue(request);
     } else { /* a sender whose buffer was to be fetched waits for that */
         hc_rndv_answer(request->peer, HC_WIRE_FIN, request->remote_id, HCOMM_ERR_CANCELLED);

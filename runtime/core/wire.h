@@ -22,6 +22,7 @@ enum hc_wire_id {
     HC_WIRE_NACK = 9,       /* hc_wire_fin: to the receiver: the sender gave the message up */
     HC_WIRE_CREDIT = 10,    /* hc_wire_credit */
     HC_WIRE_BARRIER = 11,   /* hc_wire_barrier */
+    HC_WIRE_WITHDRAW = 12,  /* hc_wire_fin: to the receiver of RTS: do not fetch it; answered with FIN */
     HC_WIRE_PLACED = 13,    /* hc_wire_placed: all that the sender has put into the receiver's memory */
 };
 

@@ -7,6 +7,7 @@
 /* clang-format on */
 #include "runtime/core/core.h"
 #include "runtime/core/peer.h"
+#include "runtime/core/rndv.h"
 #include "runtime/core/wait.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -305,7 +306,7 @@ static void plant_id(const struct world *world, unsigned which, unsigned where, 
 
 static void deliver(struct world *world, struct input *input)
 {
-    unsigned id = draw(input) % 13, which = draw(input), where = draw(input);
+    unsigned id = draw(input) % 14, which = draw(input), where = draw(input);
     size_t size = draw(input) * 8 + draw(input) % 8;
     uint8_t *exact = malloc(size ? size : 1);
     FUZZ_CHECK(exact);
@@ -357,6 +358,8 @@ static void test_one(struct world *world, struct input *input)
     unsigned slot = draw(input) % REQUESTS, how = draw(input) % 4;
     if (how == 0 && world->requests[slot])
         (void)hcomm_cancel(world->requests[slot]);
+    if (how == 1 && world->requests[slot]) /* as a blocking send that times out does */
+        (void)hc_rndv_withdraw(world->requests[slot]);
     (void)hcomm_test(&world->requests[slot], NULL);
 }
 
