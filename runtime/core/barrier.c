@@ -17,6 +17,7 @@
 #include "runtime/core/barrier.h"
 
 #include "runtime/core/coll.h"
+#include "runtime/core/request.h"
 
 #include <inttypes.h>
 #include <stdio.h>

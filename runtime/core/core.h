@@ -92,14 +92,18 @@ struct hc_peer {
 
 enum hc_request_kind { HC_REQUEST_SEND, HC_REQUEST_RECV, HC_REQUEST_BARRIER };
 
-/* An operation in flight. From context->request_pool; freed by the completing test or wait, or at once if
- * orphan. */
+/*
+ * An operation in flight. From context->request_pool; freed by the completing test or wait, or at once if orphan.
+ * Fields up to `finished` are set anew for each operation; those behind are zero in free requests, so that a
+ * small message, which needs none of them, does not have to write them.
+ */
 struct hcomm_request {
     enum hc_request_kind kind;
     atomic_bool complete; /* set last, release; partner: acquire in hc_request_complete_unlocked */
     bool orphan;          /* nobody will ask: free at completion */
     bool cancelled;
     bool immortal; /* the context's shared "already complete" request */
+    bool light;    /* nothing behind `finished` was set: an eager message met its receive, and no more */
     hcomm_status_t status;
     struct hcomm_context *context;
     struct hcomm_comm *comm;
@@ -110,6 +114,7 @@ struct hcomm_request {
     size_t capacity; /* RECV: room; SEND: bytes to send */
 
     struct hc_match_recv match; /* RECV: while posted */
+    size_t finished;            /* bytes complete */
 
     /* rendezvous, both sides */
     struct hc_list stream_node; /* in peer->streaming or peer->rndv_waiting */
@@ -117,7 +122,6 @@ struct hcomm_request {
     uint64_t remote_id;
     size_t accept;   /* bytes that travel */
     size_t issued;   /* bytes handed to the transport */
-    size_t finished; /* bytes complete */
     unsigned ops;    /* transport operations in flight */
     bool started;    /* SEND: RTS or EAGER_SYNC is out: answers to it are expected */
     bool sync;       /* SEND: completes at match */
@@ -382,13 +386,7 @@ void hc_message_discard(struct hcomm_context *context, struct hcomm_message *mes
 /* The transport's upcall: checks and dispatches an arrived message. */
 void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len);
 
-/* ---- request.c, wait.c, progress.c ---- */
-
-/* A zeroed request of the communicator; NULL (with an error detail) when memory is exhausted. */
-struct hcomm_request *hc_request_new(struct hcomm_comm *comm, enum hc_request_kind kind);
-void hc_request_free(struct hcomm_request *request);
-/* Mark complete; frees an orphan. */
-void hc_request_complete(struct hcomm_request *request, hcomm_status_t status);
+/* ---- wait.c, progress.c; requests: request.h ---- */
 
 /* Poll everything once; returns how much moved. */
 unsigned hc_progress(struct hcomm_context *context);

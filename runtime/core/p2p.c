@@ -150,7 +150,8 @@ HCOMM_API hcomm_status_t hcomm_irecv(void *buf, size_t capacity, int source, int
     }
     hc_lock_acquire(&comm->context->lock);
     hcomm_status_t status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, request);
-    hc_progress_thread_unpark(comm->context);
+    if (hc_unlikely(comm->context->progress_thread_running))
+        hc_progress_thread_unpark(comm->context);
     hc_lock_release(&comm->context->lock);
     return status;
 }

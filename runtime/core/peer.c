@@ -1,6 +1,7 @@
 /* Reaching peers, lazily, and noticing that they are gone. */
 #include "runtime/core/peer.h"
 
+#include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/select.h"
 #include "runtime/core/send.h"

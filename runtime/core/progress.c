@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum { IDLE_POLLS_PER_CHECK = 1024, BURST_MS = 2, DRAIN_TURNS = 1000 };
+enum { BURST_MS = 2, DRAIN_TURNS = 1000 };
 
 bool hc_progress_is_short_of_events(const struct hcomm_context *context)
 {
@@ -150,12 +150,6 @@ static unsigned progress_queues(struct hcomm_context *context)
     return moved;
 }
 
-static void count_idle_poll(struct hcomm_context *context)
-{
-    if (++context->idle_polls % IDLE_POLLS_PER_CHECK == 0 && hc_clock_ns() >= context->next_check)
-        hc_wait_check_events(context);
-}
-
 /* This poll has disarmed transports that another thread sleeps on: let it arm them again. */
 static void disarm(struct hcomm_context *context)
 {
@@ -249,20 +243,24 @@ void hc_progress_others(const struct hcomm_context *context)
     hc_lock_release(&registry_lock);
 }
 
-unsigned hc_progress(struct hcomm_context *context)
+unsigned hc_progress_rest(struct hcomm_context *context, unsigned moved)
 {
-    unsigned moved = 0;
-    for (unsigned i = 0; i < context->num_polled; i++) {
-        struct hc_iface *iface = context->polled[i];
-        moved += iface->transport->progress(iface);
-    }
-    if (hc_unlikely(context->armed))
+    if (context->armed)
         disarm(context);
-    if (hc_unlikely(context->has_work))
+    if (context->has_work)
         moved += progress_queues(context);
     if (context->num_barriers)
         moved += hc_barrier_progress(context);
-    if (!moved)
-        count_idle_poll(context);
     return moved;
+}
+
+void hc_progress_check(struct hcomm_context *context)
+{
+    if (hc_clock_ns() >= context->next_check)
+        hc_wait_check_events(context);
+}
+
+unsigned hc_progress(struct hcomm_context *context)
+{
+    return hc_progress_once(context);
 }

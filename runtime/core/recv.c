@@ -1,6 +1,7 @@
 #include "runtime/core/recv.h"
 
 #include "runtime/base/copy.h"
+#include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/send.h"
@@ -13,16 +14,20 @@ enum { POOLED_PAYLOAD = 256 - 8 };
 
 /* ---- the eager window ---- */
 
-/* Payload was consumed: its sender may send as much again. Told in portions, to cost nothing per message. */
-static void return_credit(struct hc_peer *peer, size_t size)
+static HC_COLD void send_credit(struct hc_peer *peer)
 {
-    peer->owed += size + HC_EAGER_OVERHEAD;
-    if (hc_likely(peer->owed < peer->context->eager_window / 2))
-        return;
     const struct hc_wire_credit credit = {.bytes = peer->owed};
     peer->owed = 0;
     hc_counter_add(&peer->context->counters, HC_COUNTER_CREDIT_MESSAGES, 1);
     hc_control_send(peer, HC_WIRE_CREDIT, &credit, sizeof(credit));
+}
+
+/* Payload was consumed: its sender may send as much again. Told in portions, to cost nothing per message. */
+static inline void return_credit(struct hc_peer *peer, size_t size)
+{
+    peer->owed += size + HC_EAGER_OVERHEAD;
+    if (hc_unlikely(peer->owed >= peer->context->eager_window / 2))
+        send_credit(peer);
 }
 
 static void credit_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -42,14 +47,14 @@ static void credit_arrived(struct hc_peer *peer, const void *data, size_t len)
 
 /* ---- delivery ---- */
 
-static void copy_payload(struct hcomm_request *request, const void *payload, size_t size)
+static inline void copy_payload(struct hcomm_request *request, const void *payload, size_t size)
 {
     size_t fits = size < request->capacity ? size : request->capacity;
     hc_copy(request->buf, payload, fits);
     request->finished = fits;
 }
 
-static void describe(struct hcomm_request *request, struct hc_peer *peer, const struct hc_match_key *key,
+static inline void describe(struct hcomm_request *request, struct hc_peer *peer, const struct hc_match_key *key,
                      size_t size)
 {
     request->peer = peer;
@@ -63,6 +68,7 @@ static inline void deliver_eager(struct hcomm_request *request, const void *payl
 {
     struct hcomm_context *context = request->context;
     copy_payload(request, payload, size);
+    request->light = true;
     hc_counter_add(&context->counters, HC_COUNTER_EAGER_RECEIVED, 1);
     hc_counter_add(&context->counters, HC_COUNTER_BYTES_RECEIVED, size);
     hc_request_complete(request, hc_likely(size <= request->capacity) ? HCOMM_OK : HCOMM_ERR_TRUNCATED);
@@ -202,7 +208,7 @@ void hc_message_status(const struct hcomm_message *message, hcomm_message_status
 
 /* ---- receives ---- */
 
-static struct hcomm_request *new_receive(struct hcomm_comm *comm, void *buf, size_t capacity, int source,
+static inline struct hcomm_request *new_receive(struct hcomm_comm *comm, void *buf, size_t capacity, int source,
                                          int tag)
 {
     struct hcomm_request *request = hc_request_new(comm, HC_REQUEST_RECV);
@@ -221,7 +227,7 @@ static void undo_receive(struct hcomm_request *request)
     hc_request_free(request);
 }
 
-static hcomm_status_t post(struct hcomm_request *request, const struct hc_match_key *pattern)
+static inline hcomm_status_t post(struct hcomm_request *request, const struct hc_match_key *pattern)
 {
     if (pattern->source != HCOMM_ANY_SOURCE)
         request->peer = hc_comm_peer(request->comm, pattern->source);
@@ -286,12 +292,11 @@ static bool await(struct hcomm_context *context, struct hc_awaited *awaited)
     unsigned polls = context->oversubscribed ? AWAIT_POLLS_OVERSUBSCRIBED : AWAIT_POLLS;
     context->awaited = awaited;
     for (;;) {
-        (void)hc_progress(context);
+        (void)hc_progress_once(context);
         if (!context->awaited)
             return !awaited->abandoned;
         if (!--polls || hc_unlikely(hc_lock_contended(&context->lock)))
-            break;
-        hc_cpu_relax();
+            break; /* no pause before the next: polling takes longer than the processor would rest */
     }
     context->awaited = NULL;
     return false;
@@ -353,18 +358,24 @@ static inline struct hc_awaited *take_awaited(struct hcomm_context *context, con
     return awaited;
 }
 
-/* An eager message meets the awaited receive. */
-static inline void deliver_awaited(struct hc_awaited *awaited, struct hc_peer *peer,
-                                   const struct hc_match_key *key, const void *payload, size_t size)
+static inline void describe_awaited(struct hc_awaited *awaited, struct hc_peer *peer,
+                                    const struct hc_match_key *key, size_t size)
 {
     struct hcomm_context *context = peer->context;
-    hc_copy(awaited->buf, payload, hc_likely(size <= awaited->capacity) ? size : awaited->capacity);
     awaited->source = key->source;
     awaited->tag = key->tag;
     awaited->size = size;
     hc_counter_add(&context->counters, HC_COUNTER_EAGER_RECEIVED, 1);
     hc_counter_add(&context->counters, HC_COUNTER_BYTES_RECEIVED, size);
     return_credit(peer, size);
+}
+
+/* An eager message meets the awaited receive. */
+static HC_NOINLINE void deliver_awaited(struct hc_awaited *awaited, struct hc_peer *peer, const struct hc_match_key *key,
+                            const void *payload, size_t size)
+{
+    hc_copy(awaited->buf, payload, hc_likely(size <= awaited->capacity) ? size : awaited->capacity);
+    describe_awaited(awaited, peer, key, size);
 }
 
 /* The message needs more than a copy: the awaited receive becomes a request. NULL without memory: the message is
@@ -382,7 +393,7 @@ static void protocol_error(struct hc_peer *peer, const char *what)
     hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
 }
 
-static bool check_match(const struct hc_wire_match *match, struct hc_match_key *key)
+static inline bool check_match(const struct hc_wire_match *match, struct hc_match_key *key)
 {
     if (match->source > INT32_MAX || match->tag < 0)
         return false;
@@ -391,7 +402,7 @@ static bool check_match(const struct hc_wire_match *match, struct hc_match_key *
 }
 
 /* The receive that an arrived message belongs to; NULL when it is unexpected. */
-static inline struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key,
+static struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key,
                                                  size_t size)
 {
     struct hcomm_request *request = NULL;
@@ -408,7 +419,7 @@ static inline struct hcomm_request *find_receive(struct hc_peer *peer, const str
     return request;
 }
 
-static void keep_eager(struct hc_peer *peer, const struct hc_match_key *key, const void *payload, size_t size,
+static HC_NOINLINE void keep_eager(struct hc_peer *peer, const struct hc_match_key *key, const void *payload, size_t size,
                        bool sync, uint64_t send_id)
 {
     struct hcomm_message *message = message_new(peer, key, size);
@@ -431,15 +442,17 @@ static inline void take_eager(struct hc_peer *peer, const struct hc_wire_match *
         return;
     }
     struct hc_awaited *awaited = take_awaited(peer->context, &key);
-    if (hc_likely(awaited != NULL)) {
+    if (hc_unlikely(awaited != NULL)) {
         deliver_awaited(awaited, peer, &key, payload, size);
         return;
     }
-    struct hcomm_request *request = find_receive(peer, &key, size);
-    if (!request) {
+    struct hc_match_recv *recv = hc_match_arrive(&peer->context->match, &key);
+    if (hc_unlikely(!recv)) {
         keep_eager(peer, &key, payload, size, false, 0);
         return;
     }
+    struct hcomm_request *request = hc_container_of(recv, struct hcomm_request, match);
+    describe(request, peer, &key, size);
     deliver_eager(request, payload, size);
     return_credit(peer, size);
 }
@@ -451,6 +464,24 @@ static void eager_arrived(struct hc_peer *peer, const void *data, size_t len)
         protocol_error(peer, "EAGER");
     else
         take_eager(peer, match, match + 1, len - sizeof(*match));
+}
+
+/* The commonest case, without a call: an eager message of at most a line that the awaited receive is for. */
+static inline bool take_awaited_line(struct hcomm_context *context, struct hc_peer *peer, const void *data,
+                                     size_t len)
+{
+    const struct hc_wire_match *match = data;
+    struct hc_match_key key;
+    if (!context->awaited || len < sizeof(*match) || len > HC_CACHE_LINE || !check_match(match, &key))
+        return false;
+    struct hc_awaited *awaited = context->awaited;
+    size_t size = len - sizeof(*match);
+    if (size > awaited->capacity || !hc_match_takes(&awaited->pattern, &key))
+        return false;
+    context->awaited = NULL;
+    hc_copy_line_part(awaited->buf, match + 1, size);
+    describe_awaited(awaited, peer, &key, size);
+    return true;
 }
 
 static void eager_sync_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -542,10 +573,12 @@ static void barrier_arrived(struct hc_peer *peer, const void *data, size_t len)
     hc_barrier_arrive(peer->context, peer->rank, &message);
 }
 
-/* Everything but EAGER. */
-static void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t len)
+static HC_NOINLINE void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t len)
 {
     switch (id) {
+    case HC_WIRE_EAGER:
+        eager_arrived(peer, data, len);
+        break;
     case HC_WIRE_EAGER_SYNC:
         eager_sync_arrived(peer, data, len);
         break;
@@ -583,18 +616,27 @@ static void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t 
     }
 }
 
-void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len)
+/* The peer has not been heard of, has failed, or does not exist. */
+static HC_COLD void arrived_from_unknown(struct hcomm_context *context, uint32_t from, uint8_t id,
+                                         const void *data, size_t len)
 {
-    struct hcomm_context *context = arg;
-    if (hc_unlikely(from >= context->job->size)) {
+    if (from >= context->job->size) {
         hc_log_warn("message from rank %u of a job of %u: dropped", from, context->job->size);
         return;
     }
     struct hc_peer *peer = hc_peer_get(context, from);
-    if (hc_unlikely(!peer || peer->state == HC_PEER_FAILED))
-        return;
-    if (hc_likely(id == HC_WIRE_EAGER))
-        eager_arrived(peer, data, len);
-    else
+    if (peer && peer->state != HC_PEER_FAILED)
         dispatch(peer, id, data, len);
+}
+
+void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len)
+{
+    struct hcomm_context *context = arg;
+    struct hc_peer *peer = hc_likely(from < context->job->size) ? context->peers[from] : NULL;
+    if (hc_unlikely(!peer || peer->state == HC_PEER_FAILED))
+        arrived_from_unknown(context, from, id, data, len);
+    else if (hc_unlikely(id != HC_WIRE_EAGER))
+        dispatch(peer, id, data, len);
+    else if (!take_awaited_line(context, peer, data, len))
+        eager_arrived(peer, data, len);
 }

@@ -13,43 +13,11 @@ enum {
     WITHDRAW_MS = 1000, /* a receiver that computes for longer is not waited for */
 };
 
-struct hcomm_request *hc_request_new(struct hcomm_comm *comm, enum hc_request_kind kind)
+struct hcomm_request *hc_request_no_memory(const struct hcomm_context *context)
 {
-    struct hcomm_context *context = comm->context;
-    struct hcomm_request *request = hc_pool_get(&context->request_pool);
-    if (hc_unlikely(!request)) {
-        (void)hc_error(HCOMM_ERR_NO_MEMORY, "request: out of memory with %zu in use",
-                       context->request_pool.in_use);
-        return NULL;
-    }
-    (void)memset(request, 0, sizeof(*request));
-    request->kind = kind;
-    request->context = context;
-    request->comm = comm;
-    comm->busy++;
-    return request;
-}
-
-void hc_request_free(struct hcomm_request *request)
-{
-    if (request->immortal)
-        return;
-    hc_pool_put(&request->context->request_pool, request);
-}
-
-void hc_request_complete(struct hcomm_request *request, hcomm_status_t status)
-{
-    struct hcomm_context *context = request->context;
-    hc_assert(!atomic_load_explicit(&request->complete, memory_order_relaxed));
-    request->status = status;
-    request->comm->busy--;
-    bool orphan = request->orphan;
-    /* release: partner is the acquire in hc_request_is_complete; everything about the request is written */
-    atomic_store_explicit(&request->complete, true, memory_order_release);
-    if (context->sleepers)
-        hc_wake_sleepers(context);
-    if (orphan)
-        hc_request_free(request);
+    (void)hc_error(HCOMM_ERR_NO_MEMORY, "request: out of memory with %zu in use",
+                   context->request_pool.in_use);
+    return NULL;
 }
 
 void hc_request_status(const struct hcomm_request *request, hcomm_message_status_t *status)
@@ -122,16 +90,6 @@ struct hcomm_request *hc_request_by_id(struct hcomm_context *context, uint64_t i
     if (slot >= context->num_ids || !context->ids[slot] || context->ids[slot]->id != id)
         return NULL;
     return context->ids[slot];
-}
-
-hcomm_status_t hc_request_collect(struct hcomm_request *request, hcomm_message_status_t *status)
-{
-    hcomm_status_t outcome = request->status;
-    hc_request_status(request, status);
-    if (hc_unlikely(outcome < 0))
-        hc_request_explain(request);
-    hc_request_free(request);
-    return outcome;
 }
 
 void hc_request_explain(const struct hcomm_request *request)
