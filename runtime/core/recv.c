@@ -296,7 +296,9 @@ static bool await(struct hcomm_context *context, struct hc_awaited *awaited)
         if (!context->awaited)
             return !awaited->abandoned;
         if (!--polls || hc_unlikely(hc_lock_contended(&context->lock)))
-            break; /* no pause before the next: polling takes longer than the processor would rest */
+            break;
+        /* Not sooner than need be: each look at the line takes it away from who is about to write it. */
+        hc_cpu_relax();
     }
     context->awaited = NULL;
     return false;
