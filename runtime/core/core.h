@@ -34,7 +34,7 @@
 
 struct hc_device;
 
-enum { HC_IFACE_MAX = 16, HC_COMM_BUCKETS = 64 };
+enum { HC_CONTEXT_KEY_MAX = 32, HC_IFACE_MAX = 16, HC_COMM_BUCKETS = 64 };
 
 /* ---- peers ---- */
 
@@ -77,6 +77,7 @@ struct hc_peer {
     struct hc_boot_op boot_op; /* FETCHING */
     struct hc_list fetching;   /* in context->fetching */
     unsigned attempts;         /* to reach it that failed */
+    bool more;                 /* what it has opened besides is asked for, or known */
     uint64_t retry_at;         /* clock, when a further attempt is due; 0: none */
 
     struct hc_list failing; /* in context->failing until its operations have been failed */
@@ -254,8 +255,8 @@ struct hcomm_context {
 
     struct hc_boot *boot;
     const struct hc_boot_job *job;
-    char key[32];     /* of our blob in the modex */
-    char job_id[320]; /* name space and context number */
+    char key[HC_CONTEXT_KEY_MAX - 8]; /* of our blob in the modex */
+    char job_id[320];                 /* name space and context number */
     uint64_t host_id;
     char cpuset[1024];
     uint32_t *host_of; /* per rank; NULL until hc_context_hosts() */
@@ -304,7 +305,8 @@ struct hcomm_context {
     atomic_uint waiters; /* threads inside a wait */
     bool oversubscribed;
     bool finalizing;
-    bool forked; /* inherited by fork(): every operation fails, as everything is the parent's */
+    bool opened_more; /* hc_context_open_more() was called */
+    bool forked;      /* inherited by fork(): every operation fails, as everything is the parent's */
 
     /* bandwidth limit: bytes that may be sent now */
     int64_t tokens;
@@ -316,14 +318,14 @@ struct hcomm_context {
     atomic_uint progress_kick; /* futex word */
     atomic_bool progress_parked;
 
-    struct hc_device *device;    /* device.c; NULL: host only */
-    struct hc_ranges blocks;     /* mem_types.c: HOST memory; data: unused */
-    struct hc_host_pool *memory; /* mem.c; NULL until first use */
+    struct hc_device *device;       /* device.c; NULL: host only */
+    struct hc_ranges blocks;        /* mem_types.c: HOST memory; data: unused */
+    struct hc_host_pool *memory;    /* mem.c; NULL until first use */
     struct hc_transfers *transfers; /* transfer.h; NULL until first use */
-    hcomm_topology_t *topology;  /* topology.c; NULL until first use */
-    struct hc_topo *topo;        /* loaded at first need */
-    struct hc_list infos;        /* info.c: strings handed out */
-    struct hc_streams *streams;  /* stream.c; NULL until first use */
+    hcomm_topology_t *topology;     /* topology.c; NULL until first use */
+    struct hc_topo *topo;           /* loaded at first need */
+    struct hc_list infos;           /* info.c: strings handed out */
+    struct hc_streams *streams;     /* stream.c; NULL until first use */
 };
 
 /* ---- context.c ---- */
@@ -334,6 +336,14 @@ void hc_context_destroy(struct hcomm_context *context);
 const uint32_t *hc_context_hosts(struct hcomm_context *context);
 /* Write this rank's blob (HC_BLOB_MAX bytes of room). */
 hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, size_t *size) HC_MUST_CHECK;
+
+/*
+ * Shared memory turned out not to reach a rank of this host: open what else there is, at the first call, and
+ * publish the new description under hc_context_more_key() (HC_CONTEXT_KEY_MAX bytes), in any case, so that
+ * who asks for it gets an answer.
+ */
+hcomm_status_t hc_context_open_more(struct hcomm_context *context) HC_MUST_CHECK;
+const char *hc_context_more_key(const struct hcomm_context *context, char *key);
 
 /* ---- peer.c ---- */
 

@@ -68,13 +68,22 @@ static void report_lost_rank(struct hcomm_context *context, uint32_t rank)
     hc_peer_fail(peer, HCOMM_ERR_PEER_LOST, detail);
 }
 
+/* A rank of this host cannot be reached by it through what is open. */
+static void answer_call(struct hcomm_context *context)
+{
+    if (!context->finalizing && hc_context_open_more(context) != HCOMM_OK)
+        hc_log_warn("a rank that does not reach this one gets no answer: %s", hc_error_detail());
+}
+
 void hc_progress_boot_events(struct hcomm_context *context)
 {
     for (;;) {
         struct hc_boot_event event = hc_boot_next_event(context->boot);
         if (event.kind == HC_BOOT_EVENT_NONE)
             return;
-        if (event.kind == HC_BOOT_EVENT_RANK_LOST)
+        if (event.kind == HC_BOOT_EVENT_CALLED)
+            answer_call(context);
+        else if (event.kind == HC_BOOT_EVENT_RANK_LOST)
             report_lost_rank(context, event.rank);
         else
             report_lost_server(context);

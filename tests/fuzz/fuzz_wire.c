@@ -47,9 +47,10 @@ struct hc_boot_event hc_boot_next_event(struct hc_boot *boot)
 }
 
 struct hc_iface_slot *hc_select_iface(struct hcomm_context *context, uint32_t rank,
-                                      const struct hc_blob *info, const struct hc_blob_address **address)
+                                      const struct hc_blob *info, const struct hc_iface_slot *after,
+                                      const struct hc_blob_address **address)
 {
-    (void)context, (void)rank, (void)info, (void)address;
+    (void)context, (void)rank, (void)info, (void)after, (void)address;
     return NULL;
 }
 

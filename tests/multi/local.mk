@@ -24,7 +24,7 @@ TESTS += $(HC_LAUNCHER_CHECKS)
 
 # Programs that run.sh starts with several numbers of ranks; one script per subject says which.
 dist_check_SCRIPTS += tests/multi/run.sh
-MULTI_TESTS = tests/multi/barriers.sh tests/multi/communicators.sh
+MULTI_TESTS = tests/multi/barriers.sh tests/multi/communicators.sh tests/multi/namespaces.sh
 dist_check_SCRIPTS += $(MULTI_TESTS)
 TESTS += $(MULTI_TESTS)
 
