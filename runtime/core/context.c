@@ -2,6 +2,7 @@
 #include "runtime/core/core.h"
 
 #include "runtime/core/device.h"
+#include "runtime/core/device_ipc.h"
 #include "runtime/core/peer.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
@@ -192,7 +193,8 @@ hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, s
         .pid = (uint32_t)getpid(),
         .eager_window = (uint32_t)context->eager_window,
         .numa_node = -1,
-        .device = -1,
+        .device = context->device ? hc_device_physical(context->device) : -1,
+        .device_pid = context->device ? hc_device_pid(context->device) : 0,
         .hostname = context->job->hostname,
         .hostname_len = strlen(context->job->hostname),
         .cpuset = context->cpuset,

@@ -70,6 +70,7 @@ struct hc_peer {
         rndv_waiting; /* requests whose transfer waits: beyond queue_depth, or the ep is not there yet */
     unsigned rndv_inflight; /* in streaming */
     bool rkey_useless;      /* a get turned out impossible: pieces from now on */
+    bool ipc_useless;       /* so did sharing device memory */
 
     uint8_t *batch; /* SMALL_MSG: gathered messages, batch_used bytes */
     size_t batch_used, batch_room;
@@ -104,6 +105,7 @@ struct hcomm_request {
     bool orphan;          /* nobody will ask: free at completion */
     bool cancelled;
     bool immortal; /* the context's shared "already complete" request */
+    bool on_device; /* buf is in device memory */
     bool light;    /* nothing behind `finished` was set: an eager message met its receive, and no more */
     hcomm_status_t status;
     struct hcomm_context *context;
@@ -141,6 +143,9 @@ struct hcomm_request {
     bool placing;                 /* SEND: puts the parts it claims into the receiver's memory */
     bool shared;                  /* SEND: the receiver copies, too, and says when it is over */
     uint64_t activity;            /* clock of the last progress, for deadlines */
+    /* device memory (staged.c) */
+    struct hc_staged *staged; /* NULL: nothing special about it */
+    uint32_t offer_kind;      /* RECV: enum hc_offer, of the offer kept or taken */
 
     /* BARRIER */
     struct hc_list barrier_node; /* in comm->barriers */
@@ -177,6 +182,7 @@ struct hcomm_message {
     bool withdrawn;    /* rendezvous: the sender gave it up; its receive will fail */
     uint64_t address;  /* rendezvous by get */
     uint32_t rkey_len; /* rkey bytes are in payload */
+    uint32_t offer;    /* enum hc_offer, what they are */
     size_t charged;    /* counted in context->unexpected_bytes */
     size_t credit;     /* to give back to the sender when consumed */
     uint8_t payload[];

@@ -16,6 +16,8 @@ libhcrt_la_SOURCES += \
 	runtime/core/device.h \
 	runtime/core/device_copy.c \
 	runtime/core/device_impl.h \
+	runtime/core/device_ipc.c \
+	runtime/core/device_ipc.h \
 	runtime/core/event.c \
 	runtime/core/finalize.c \
 	runtime/core/group.c \
@@ -46,6 +48,8 @@ libhcrt_la_SOURCES += \
 	runtime/core/select.h \
 	runtime/core/send.c \
 	runtime/core/send.h \
+	runtime/core/staged.c \
+	runtime/core/staged.h \
 	runtime/core/staging.c \
 	runtime/core/staging.h \
 	runtime/core/stream.c \

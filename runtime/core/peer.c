@@ -210,11 +210,11 @@ static size_t eager_limit(const struct hc_peer *peer)
     return peer->context->settings.mode == HC_MODE_LARGE_MSG ? 0 : peer->attr->eager_max;
 }
 
-/* Gathering and the bandwidth limit look at every message; without them small ones take the short way. */
+/* Gathering, the bandwidth limit and devices look at every message; without them small ones take the short way. */
 static size_t direct_limit(const struct hc_peer *peer)
 {
     const struct hc_settings *settings = &peer->context->settings;
-    if (settings->mode == HC_MODE_SMALL_MSG || settings->bandwidth_limit)
+    if (settings->mode == HC_MODE_SMALL_MSG || settings->bandwidth_limit || peer->context->device)
         return 0;
     size_t fits = peer->attr->short_max - sizeof(struct hc_wire_match);
     return (fits < peer->eager_max ? fits : peer->eager_max) + 1;

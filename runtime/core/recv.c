@@ -5,6 +5,7 @@
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/send.h"
+#include "runtime/core/staged.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,11 +48,16 @@ static void credit_arrived(struct hc_peer *peer, const void *data, size_t len)
 
 /* ---- delivery ---- */
 
-static inline void copy_payload(struct hcomm_request *request, const void *payload, size_t size)
+static inline hcomm_status_t copy_payload(struct hcomm_request *request, const void *payload, size_t size)
 {
     size_t fits = size < request->capacity ? size : request->capacity;
-    hc_copy(request->buf, payload, fits);
+    hcomm_status_t status = HCOMM_OK;
+    if (hc_unlikely(request->on_device))
+        status = hc_staged_deliver(request, payload, fits);
+    else
+        hc_copy(request->buf, payload, fits);
     request->finished = fits;
+    return hc_likely(status == HCOMM_OK) && hc_unlikely(size > fits) ? HCOMM_ERR_TRUNCATED : status;
 }
 
 static inline void describe(struct hcomm_request *request, struct hc_peer *peer, const struct hc_match_key *key,
@@ -67,11 +73,11 @@ static inline void describe(struct hcomm_request *request, struct hc_peer *peer,
 static inline void deliver_eager(struct hcomm_request *request, const void *payload, size_t size)
 {
     struct hcomm_context *context = request->context;
-    copy_payload(request, payload, size);
-    request->light = true;
+    hcomm_status_t status = copy_payload(request, payload, size);
+    request->light = !request->on_device;
     hc_counter_add(&context->counters, HC_COUNTER_EAGER_RECEIVED, 1);
     hc_counter_add(&context->counters, HC_COUNTER_BYTES_RECEIVED, size);
-    hc_request_complete(request, hc_likely(size <= request->capacity) ? HCOMM_OK : HCOMM_ERR_TRUNCATED);
+    hc_request_complete(request, status);
 }
 
 /* ---- unexpected messages ---- */
@@ -132,6 +138,7 @@ static struct hc_rndv_offer message_offer(const struct hcomm_message *message)
         .address = message->address,
         .rkey = message->rkey_len ? message->payload : NULL,
         .rkey_len = message->rkey_len,
+        .kind = message->offer,
     };
 }
 
@@ -246,9 +253,16 @@ hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *bu
 {
     struct hcomm_context *context = comm->context;
     const struct hc_match_key pattern = {comm_id, source, tag};
+    bool on_device = false;
+    if (hc_unlikely(context->device != NULL)) {
+        hcomm_status_t status = hc_staged_look(context, buf, capacity, &on_device);
+        if (status != HCOMM_OK)
+            return status;
+    }
     struct hcomm_request *request = new_receive(comm, buf, capacity, source, tag);
     if (!request)
         return HCOMM_ERR_NO_MEMORY;
+    request->on_device = on_device;
     struct hc_match_message *found = hc_match_find(&context->match, &pattern);
     if (found) {
         struct hcomm_message *message = hc_container_of(found, struct hcomm_message, match);
@@ -266,10 +280,17 @@ hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *bu
 hcomm_status_t hc_message_receive(struct hcomm_comm *comm, struct hcomm_message *message, void *buf,
                                   size_t capacity, struct hcomm_request **out)
 {
+    bool on_device = false;
+    if (hc_unlikely(comm->context->device != NULL)) {
+        hcomm_status_t status = hc_staged_look(comm->context, buf, capacity, &on_device);
+        if (status != HCOMM_OK)
+            return status;
+    }
     struct hcomm_request *request =
         new_receive(comm, buf, capacity, message->match.key.source, message->match.key.tag);
     if (!request)
         return HCOMM_ERR_NO_MEMORY;
+    request->on_device = on_device;
     deliver_message(request, message);
     *out = request;
     return HCOMM_OK;
@@ -283,6 +304,7 @@ enum { AWAIT_POLLS = 2000, AWAIT_POLLS_OVERSUBSCRIBED = 1 };
 static inline bool may_await(struct hcomm_context *context, const struct hc_match_key *pattern)
 {
     return hc_match_nothing_posted(&context->match) && !context->progress_thread_running &&
+           !context->device &&
            (hc_likely(!context->match.num_messages) || !hc_match_find(&context->match, pattern));
 }
 
@@ -536,6 +558,7 @@ static void keep_rts(struct hc_peer *peer, const struct hc_match_key *key, const
     message->send_id = offer->send_id;
     message->address = offer->address;
     message->rkey_len = (uint32_t)offer->rkey_len;
+    message->offer = offer->kind;
     if (offer->rkey_len)
         (void)memcpy(message->payload, offer->rkey, offer->rkey_len);
 }
@@ -546,7 +569,8 @@ static void rts_arrived(struct hc_peer *peer, const void *data, size_t len)
     struct hc_match_key key;
     if (len >= sizeof(rts))
         (void)memcpy(&rts, data, sizeof(rts));
-    if (len < sizeof(rts) || rts.rkey_len != len - sizeof(rts) || !check_match(&rts.match, &key)) {
+    if (len < sizeof(rts) || rts.rkey_len != len - sizeof(rts) || rts.offer > HC_OFFER_SELF ||
+        !check_match(&rts.match, &key)) {
         protocol_error(peer, "RTS");
         return;
     }
@@ -556,6 +580,7 @@ static void rts_arrived(struct hc_peer *peer, const void *data, size_t len)
         .address = rts.address,
         .rkey = rts.rkey_len ? (const uint8_t *)data + sizeof(rts) : NULL,
         .rkey_len = rts.rkey_len,
+        .kind = rts.offer,
     };
     struct hcomm_request *request = find_receive(peer, &key, offer.size);
     if (request)

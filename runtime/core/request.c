@@ -2,6 +2,7 @@
 #include "runtime/core/request.h"
 
 #include "runtime/core/rndv.h"
+#include "runtime/core/staged.h"
 #include "runtime/core/wait.h"
 
 #include <stdio.h>
@@ -101,6 +102,9 @@ void hc_request_explain(const struct hcomm_request *request)
         (void)hc_error(HCOMM_ERR_TRUNCATED,
                        "receive: message from rank %d with tag %d has %zu bytes, room is for %zu",
                        request->source, request->tag, request->size, request->capacity);
+    else if (hc_staged_detail(request))
+        (void)hc_error(request->status, "%s with rank %d, tag %d: %s", what, request->source, request->tag,
+                       hc_staged_detail(request));
     else if (request->peer && request->peer->state == HC_PEER_FAILED)
         (void)hc_error(request->status, "%s: %s", what,
                        request->peer->detail ? request->peer->detail : "peer is lost");

@@ -6,6 +6,10 @@
 
 #include <string.h>
 
+/* In staged.h. */
+void hc_staged_complete(struct hcomm_request *request);
+void hc_staged_free(struct hcomm_request *request);
+
 /* Sets the error detail; NULL. */
 struct hcomm_request *hc_request_no_memory(const struct hcomm_context *context) HC_COLD;
 
@@ -28,9 +32,12 @@ static inline void hc_request_free(struct hcomm_request *request)
 {
     if (request->immortal)
         return;
-    if (hc_unlikely(!request->light))
+    if (hc_unlikely(!request->light)) {
+        if (hc_unlikely(request->staged != NULL))
+            hc_staged_free(request);
         (void)memset(&request->stream_node, 0,
                      sizeof(*request) - offsetof(struct hcomm_request, stream_node));
+    }
     hc_pool_put(&request->context->request_pool, request);
 }
 
@@ -40,6 +47,8 @@ static inline void hc_request_complete(struct hcomm_request *request, hcomm_stat
     struct hcomm_context *context = request->context;
     hc_assert(!atomic_load_explicit(&request->complete, memory_order_relaxed));
     request->status = status;
+    if (hc_unlikely(!request->light && request->staged))
+        hc_staged_complete(request);
     request->comm->busy--;
     bool orphan = request->orphan;
     /* release: partner is the acquire in hc_request_is_complete; everything about the request is written */

@@ -6,6 +6,7 @@
 #include "runtime/core/recv.h"
 #include "runtime/core/request.h"
 #include "runtime/core/send.h"
+#include "runtime/core/staged.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,8 @@ static void release_transfer(struct hcomm_request *request)
     request->rkey = NULL;
     request->mem = NULL;
     (void)hc_mapped_end(request);
+    if (hc_unlikely(request->staged != NULL))
+        hc_staged_end(request);
     if (request->owns_buf)
         free(request->buf);
     request->owns_buf = false;
@@ -106,6 +109,11 @@ static hcomm_status_t register_buffer(struct hcomm_request *request)
 /* Without a registration the message still travels, in pieces. */
 static void offer_rma(struct hcomm_request *request, struct rts_pack *pack)
 {
+    if (hc_unlikely(request->context->device != NULL))
+        pack->head.rkey_len =
+            (uint32_t)hc_staged_offer(request, pack->rkey, sizeof(pack->rkey), &pack->head.offer);
+    if (hc_unlikely(pack->head.rkey_len || request->on_device))
+        return;
     if (!wants_rma(request) || (!request->mem && register_buffer(request) != HCOMM_OK))
         return;
     size_t room = HC_RKEY_MAX;
@@ -335,6 +343,7 @@ static hcomm_status_t issue_piece(struct hcomm_request *request, size_t *size)
 }
 
 static void fall_back_to_pieces(struct hcomm_request *request);
+static void end_if_over(struct hcomm_request *request);
 
 static void end_receive(struct hcomm_request *request, hcomm_status_t status)
 {
@@ -354,6 +363,23 @@ static void end_transfer(struct hcomm_request *request, hcomm_status_t status)
     if (status != HCOMM_OK) /* the receiver waits for pieces that will not come */
         hc_rndv_answer(request->peer, HC_WIRE_NACK, request->remote_id, status);
     finish(request, status);
+}
+
+/* A receive in pieces: the sender is not answered, it knows when it has sent all. */
+static void end_pieces(struct hcomm_request *request)
+{
+    if (request->status != HCOMM_OK)
+        finish(request, request->status);
+    else if (request->finished == request->accept)
+        finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+}
+
+void hc_rndv_end_if_over(struct hcomm_request *request)
+{
+    if (request->kind == HC_REQUEST_RECV && !request->transferring && !request->ops)
+        end_pieces(request);
+    else
+        end_if_over(request);
 }
 
 /* A request that failed waits for its operations in flight: they still point to it and to its memory. */
@@ -484,6 +510,10 @@ static unsigned advance_streaming(struct hc_peer *peer)
     {
         struct hcomm_request *request = hc_list_entry(node, struct hcomm_request, stream_node);
         unsigned pieces = 0;
+        if (hc_unlikely(request->on_device || request->offer_kind)) {
+            moved += hc_staged_advance(request);
+            continue;
+        }
         while (pieces < PIECES_PER_TURN && advance_once(request))
             pieces++;
         moved += pieces;
@@ -512,6 +542,7 @@ static void ask_for_pieces(struct hcomm_request *request)
         .recv_id = request->id,
         .accept = request->accept,
     };
+    request->offer_kind = HC_OFFER_RKEY;
     if (ask_to_place(request, 0))
         return;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_PIPELINE, 1);
@@ -524,10 +555,14 @@ static void fall_back_to_pieces(struct hcomm_request *request)
     hc_list_remove(&request->stream_node);
     request->transferring = false;
     peer->rndv_inflight--;
-    peer->rkey_useless = true;
+    if (request->rkey) {
+        peer->rkey_useless = true;
+        peer->ops->rkey_release(request->rkey);
+        request->rkey = NULL;
+    } else {
+        peer->ipc_useless = true;
+    }
     request->issued = 0;
-    peer->ops->rkey_release(request->rkey);
-    request->rkey = NULL;
     ask_for_pieces(request);
 }
 
@@ -542,9 +577,24 @@ static hcomm_status_t prepare_get(struct hcomm_request *request, const void *rke
     return peer->ops->rkey_unpack(peer->ep, rkey, rkey_len, &request->rkey);
 }
 
+/* By other means than the transport's. */
+static void start_fetch(struct hcomm_request *request, const void *offer, size_t len)
+{
+    if (hc_staged_fetch(request, offer, len) == HCOMM_OK) {
+        hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_GET, 1);
+        begin_transfer(request);
+    } else {
+        ask_for_pieces(request);
+    }
+}
+
 /* The peer is reached and it is this message's turn. What cannot be fetched is asked for in pieces. */
 static void start_receive(struct hcomm_request *request, const void *rkey, size_t rkey_len)
 {
+    if (hc_unlikely(request->offer_kind != HC_OFFER_RKEY)) {
+        start_fetch(request, rkey, rkey_len);
+        return;
+    }
     if (prepare_get(request, rkey, rkey_len) != HCOMM_OK) {
         ask_for_pieces(request);
         return;
@@ -568,10 +618,18 @@ static hcomm_status_t keep_offer(struct hcomm_request *request, const struct hc_
     return HCOMM_OK;
 }
 
+static bool can_fetch(const struct hcomm_request *request, const struct hc_rndv_offer *offer)
+{
+    const struct hc_peer *peer = request->peer;
+    if (hc_unlikely(offer->kind != HC_OFFER_RKEY))
+        return hc_staged_can_fetch(request, offer);
+    return offer->rkey && !request->on_device && !(peer->rkey_useless && !(peer->attr->caps & HC_CAP_MAP));
+}
+
 static void take_offer(struct hcomm_request *request, const struct hc_rndv_offer *offer)
 {
     struct hc_peer *peer = request->peer;
-    if (!offer->rkey || (peer->rkey_useless && !(peer->attr->caps & HC_CAP_MAP))) {
+    if (!can_fetch(request, offer)) {
         ask_for_pieces(request);
     } else if (may_begin_now(peer)) {
         start_receive(request, offer->rkey, offer->rkey_len);
@@ -588,6 +646,7 @@ void hc_rndv_receive(struct hcomm_request *request, const struct hc_rndv_offer *
     request->remote_id = offer->send_id;
     request->remote_address = offer->address;
     request->accept = smaller(offer->size, request->capacity);
+    request->offer_kind = offer->kind;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_RECEIVED, 1);
     if (request->peer->state == HC_PEER_FAILED) {
         hc_request_complete(request, request->peer->failure);
@@ -649,7 +708,8 @@ static struct hcomm_request *named_request(struct hc_peer *peer, uint64_t id, en
 /* False: the invitation to share the work is left; the receiver does it alone. */
 static bool accept_invitation(struct hcomm_request *request, const struct hc_wire_cts *cts, const void *rkey)
 {
-    if (!cts->rkey_len || ((cts->flags & HC_CTS_FLAG_SHARE) && !may_begin(request->peer)))
+    if (!cts->rkey_len || request->on_device ||
+        ((cts->flags & HC_CTS_FLAG_SHARE) && !may_begin(request->peer)))
         return false;
     return hc_mapped_accept(request, cts, rkey);
 }
@@ -708,10 +768,14 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
         protocol_error(peer, "DATA");
         return;
     }
+    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, len);
+    if (hc_unlikely(request->on_device)) {
+        hc_staged_arrive(request, (size_t)head.offset, (const uint8_t *)data + sizeof(head), len);
+        return;
+    }
     hc_copy((uint8_t *)request->buf + head.offset, (const uint8_t *)data + sizeof(head), len);
     request->finished += len;
     request->activity = hc_clock_ns();
-    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, len);
     if (request->finished >= request->accept)
         finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
 }
@@ -858,6 +922,8 @@ void hc_rndv_abandon(struct hcomm_request *request)
             hc_request_complete(request, HCOMM_ERR_CANCELLED);
         return;
     }
+    if (request->staged)
+        hc_staged_quit(request);
     /* only without the ep is it certain that nothing touches the buffer any more */
     if (request->ops || hc_mapped_end(request)) {
         char detail[256];

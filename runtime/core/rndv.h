@@ -14,6 +14,7 @@ struct hc_rndv_offer {
     uint64_t address;
     const void *rkey; /* NULL: pieces only */
     size_t rkey_len;
+    uint32_t kind; /* enum hc_offer */
 };
 
 /* A send that got an id but is not started will not be: give the id back. */
@@ -53,6 +54,8 @@ void hc_rndv_withdraw_arrived(struct hc_peer *peer, const void *data, size_t len
 
 /* Move transfers of this peer on; returns how much moved. */
 unsigned hc_rndv_advance(struct hc_peer *peer);
+/* The request ends if it is over: failed, or all moved, and no operation left. It may be gone afterwards. */
+void hc_rndv_end_if_over(struct hcomm_request *request);
 /* The buffer is no longer ours: leave the transfer. Frees the orphaned request when nothing refers to it any
  * more. */
 void hc_rndv_abandon(struct hcomm_request *request);

@@ -94,3 +94,8 @@ tests_multi_transfer_device_SOURCES = tests/multi/transfer_device.c tests/multi/
 tests_multi_transfer_device_LDADD = libhcrt.la
 dist_check_SCRIPTS += tests/multi/transfers.sh
 TESTS += tests/multi/transfers.sh
+
+# Messages in device memory, on the simulator.
+check_PROGRAMS += tests/multi/device_messages
+tests_multi_device_messages_SOURCES = tests/multi/device_messages.c tests/multi/p2p_cases.h tests/multi/check.h
+tests_multi_device_messages_LDADD = libhcommrt.la
