@@ -145,7 +145,7 @@ struct hcomm_request {
     uint64_t activity;            /* clock of the last progress, for deadlines */
     /* device memory (staged.c) */
     struct hc_staged *staged; /* NULL: nothing special about it */
-    uint32_t offer_kind;      /* RECV: enum hc_offer, of the offer kept or taken */
+    uint32_t offer_kind;      /* enum hc_offer: SEND: offered; RECV: kept or taken */
 
     /* BARRIER */
     struct hc_list barrier_node; /* in comm->barriers */

@@ -41,7 +41,7 @@ static const struct {
      "the device is lost: see the system's log (npu-smi, dmesg), restart the rank on another device"},
 };
 
-hcomm_status_t hc_device_error(const struct hc_device *device, int code, const char *what, ...)
+hcomm_status_t hc_device_error(struct hc_device *device, int code, const char *what, ...)
 {
     char words[192];
     va_list args;
@@ -56,6 +56,7 @@ hcomm_status_t hc_device_error(const struct hc_device *device, int code, const c
             remedy = remedies[i].remedy;
         }
     const char *detail = hc_acl_detail(device->acl);
+    atomic_store_explicit(&device->last_code, code, memory_order_relaxed);
     return hc_error(status, "rank %u: device %d (physical %d): %s: %s (code %d%s%s); %s",
                     device->context->job->rank, device->id, device->physical, words, hc_acl_text(code), code,
                     *detail ? ": " : "", detail, remedy);

@@ -23,6 +23,7 @@ struct hc_device {
     struct hcomm_context *context;
     const struct hc_acl *acl;
     int id, physical;
+    atomic_int last_code; /* of the last error; relaxed, no partner */
     atomic_uint sets; /* times it was made current by us: reset as often at the end; relaxed, no partner */
     struct hc_ranges ranges; /* kind: enum hc_place; data: struct hc_device_block or NULL */
     struct hc_ranges exports; /* device_ipc.c */

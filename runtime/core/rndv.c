@@ -112,6 +112,7 @@ static void offer_rma(struct hcomm_request *request, struct rts_pack *pack)
     if (hc_unlikely(request->context->device != NULL))
         pack->head.rkey_len =
             (uint32_t)hc_staged_offer(request, pack->rkey, sizeof(pack->rkey), &pack->head.offer);
+    request->offer_kind = pack->head.offer;
     if (hc_unlikely(pack->head.rkey_len || request->on_device))
         return;
     if (!wants_rma(request) || (!request->mem && register_buffer(request) != HCOMM_OK))
@@ -867,7 +868,7 @@ static void send_withdraw(struct hcomm_request *request)
 
 bool hc_rndv_withdraw(struct hcomm_request *request)
 {
-    if (!is_unanswered(request) || !request->mem)
+    if (!is_unanswered(request) || !(request->mem || request->offer_kind))
         return false;
     send_withdraw(request);
     return true;

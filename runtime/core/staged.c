@@ -392,6 +392,8 @@ static bool add_piece(struct hcomm_request *request)
 {
     if (request->issued == request->accept || stages_of(request) >= PIECES_PER_MESSAGE)
         return false;
+    if (!request->issued)
+        hc_counter_add(&request->context->counters, HC_COUNTER_DEVICE_STAGED, 1);
     struct stage *stage = stage_new(request, request->issued, true);
     if (!stage)
         return false;
@@ -502,6 +504,8 @@ void hc_staged_arrive(struct hcomm_request *request, size_t offset, const void *
 {
     if (request->status != HCOMM_OK || len > request->accept - request->issued)
         return; /* it failed and waits for its copies to end; or the peer sends a piece twice */
+    if (!request->issued)
+        hc_counter_add(&request->context->counters, HC_COUNTER_DEVICE_STAGED, 1);
     request->issued += len;
     request->activity = hc_clock_ns();
     struct stage *stage = stage_for(request, offset, len);
@@ -527,12 +531,16 @@ hcomm_status_t hc_staged_deliver(struct hcomm_request *request, const void *payl
 
 /* ---- offers ---- */
 
-/* One line per peer is enough: the messages go on, slower. */
+/* One line per peer is enough: the messages go on, slower. Devices without a link are nothing to warn of. */
 static void denied(struct hc_peer *peer)
 {
-    if (!peer->ipc_useless)
-        hc_log_warn("device memory is not shared with %s, messages are staged: %s", hc_peer_name(peer),
-                    hc_error_detail());
+    const char *form = "device memory is not shared with %s, messages are staged: %s";
+    if (peer->ipc_useless || !peer->context->settings.device_ipc)
+        hc_log_debug(form, hc_peer_name(peer), hc_error_detail());
+    else if (peer->context->device->last_code == HC_ACL_NOT_SUPPORTED)
+        hc_log_info(form, hc_peer_name(peer), hc_error_detail());
+    else
+        hc_log_warn(form, hc_peer_name(peer), hc_error_detail());
     peer->ipc_useless = true;
 }
 
@@ -543,8 +551,9 @@ static bool is_self(const struct hc_peer *peer)
 
 static bool shares_devices(const struct hc_peer *peer)
 {
-    return !peer->ipc_useless && peer->context->device && peer->info.device >= 0 && peer->info.device_pid &&
-           peer->info.host_id == peer->context->host_id && !is_self(peer);
+    return !peer->ipc_useless && peer->context->device && peer->context->settings.device_ipc &&
+           peer->info.device >= 0 && peer->info.device_pid && peer->info.host_id == peer->context->host_id &&
+           !is_self(peer);
 }
 
 /* Exported once per request, however often the announcement has to be tried. */
@@ -583,7 +592,7 @@ bool hc_staged_can_fetch(const struct hcomm_request *request, const struct hc_rn
 {
     if (offer->kind == HC_OFFER_SELF)
         return is_self(request->peer) && request->context->device && offer->rkey_len == sizeof(uint64_t);
-    return offer->kind == HC_OFFER_DEVICE && request->on_device && shares_devices(request->peer) &&
+    return offer->kind == HC_OFFER_DEVICE && request->on_device && !request->peer->ipc_useless &&
            offer->rkey_len == sizeof(struct hc_wire_device);
 }
 
@@ -601,6 +610,8 @@ static hcomm_status_t fetch_imported(struct hcomm_request *request, const void *
     struct hc_staged *staged = staged_of(request);
     if (!staged)
         return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
+    if (!shares_devices(request->peer))
+        return hc_error(HCOMM_ERR_PROTOCOL, "it is of another host, or its sharing is switched off here");
     (void)memcpy(&staged->offer, bytes, sizeof(staged->offer));
     hcomm_status_t status = hc_device_import(device_of(request), &staged->offer, request->accept, &from->ptr);
     staged->imported = status == HCOMM_OK;
@@ -626,6 +637,7 @@ static hcomm_status_t begin_fetch(struct hcomm_request *request, const struct hc
     }
     stage->state = status == HCOMM_AGAIN ? WAITING : COPYING;
     request->issued = request->accept;
+    hc_counter_add(&request->context->counters, HC_COUNTER_DEVICE_DIRECT, 1);
     return HCOMM_OK;
 }
 
@@ -690,6 +702,7 @@ static hcomm_status_t send_small(struct hcomm_comm *comm, uint64_t comm_id, cons
         return status == HCOMM_OK ? HCOMM_AGAIN : status;
     }
     staged->piece = piece;
+    hc_counter_add(&comm->context->counters, HC_COUNTER_DEVICE_SMALL, 1);
     return send_piece(comm, comm_id, staged, size, dest, tag, sync, request);
 }
 

@@ -242,7 +242,37 @@ static void memory_is_freed_as_soon_as_its_sends_are_complete(void)
     }
 }
 
+static bool is_set(const char *variable, const char *value)
+{
+    const char *text = getenv(variable);
+    return text && strcmp(text, value) == 0;
+}
+
+/* Device to device on a host: one copy by the device; without sharing, or a link between the devices: pieces.
+ */
+static void large_message_between_devices_goes_the_expected_way(void)
+{
+    enum { SIZE = 300000 };
+    char *from = memory(HCOMM_MEMORY_DEVICE, SIZE), *to = memory(HCOMM_MEMORY_DEVICE, SIZE);
+    bool linked = !is_set("NPUSIM_TOPOLOGY", "pairs") || previous() / 2 == p2p_rank / 2;
+    bool direct = linked && !is_set("HCOMM_DEVICE_IPC", "off");
+    if (is_set("TEST_DEVICES", "even"))
+        direct = p2p_rank % 2 == 0 && previous() % 2 == 0;
+    uint64_t before = p2p_counter("device_direct");
+    ring(from, to, SIZE, 4);
+    CHECK(p2p_counter("device_direct") == before + direct);
+    give_back(to);
+    to = memory(HCOMM_MEMORY_DEVICE, 5000);
+    before = p2p_counter("device_small");
+    ring(from, to, 5000, 4);
+    CHECK(p2p_counter("device_small") == before + have_device);
+    give_back(from);
+    give_back(to);
+}
+
 static const struct p2p_case cases[] = {
+    {"large_message_between_devices_goes_the_expected_way",
+     large_message_between_devices_goes_the_expected_way, 2},
     {"every_kind_of_memory_reaches_every_other_at_all_sizes",
      every_kind_of_memory_reaches_every_other_at_all_sizes, 1},
     {"ranks_mix_kinds_and_odd_addresses", ranks_mix_kinds_and_odd_addresses, 2},

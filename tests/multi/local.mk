@@ -99,3 +99,5 @@ TESTS += tests/multi/transfers.sh
 check_PROGRAMS += tests/multi/device_messages
 tests_multi_device_messages_SOURCES = tests/multi/device_messages.c tests/multi/p2p_cases.h tests/multi/check.h
 tests_multi_device_messages_LDADD = libhcommrt.la
+dist_check_SCRIPTS += tests/multi/device.sh
+TESTS += tests/multi/device.sh
