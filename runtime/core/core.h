@@ -95,18 +95,18 @@ struct hc_peer {
 enum hc_request_kind { HC_REQUEST_SEND, HC_REQUEST_RECV, HC_REQUEST_BARRIER };
 
 /*
- * An operation in flight. From context->request_pool; freed by the completing test or wait, or at once if orphan.
- * Fields up to `finished` are set anew for each operation; those behind are zero in free requests, so that a
- * small message, which needs none of them, does not have to write them.
+ * An operation in flight. From context->request_pool; freed by the completing test or wait, or at once if
+ * orphan. Fields up to `finished` are set anew for each operation; those behind are zero in free requests, so
+ * that a small message, which needs none of them, does not have to write them.
  */
 struct hcomm_request {
     enum hc_request_kind kind;
     atomic_bool complete; /* set last, release; partner: acquire in hc_request_complete_unlocked */
     bool orphan;          /* nobody will ask: free at completion */
     bool cancelled;
-    bool immortal; /* the context's shared "already complete" request */
+    bool immortal;  /* the context's shared "already complete" request */
     bool on_device; /* buf is in device memory */
-    bool light;    /* nothing behind `finished` was set: an eager message met its receive, and no more */
+    bool light;     /* nothing behind `finished` was set: an eager message met its receive, and no more */
     hcomm_status_t status;
     struct hcomm_context *context;
     struct hcomm_comm *comm;
@@ -123,13 +123,13 @@ struct hcomm_request {
     struct hc_list stream_node; /* in peer->streaming or peer->rndv_waiting */
     uint64_t id;                /* in context->ids; 0: none */
     uint64_t remote_id;
-    size_t accept;   /* bytes that travel */
-    size_t issued;   /* bytes handed to the transport */
-    unsigned ops;    /* transport operations in flight */
-    bool started;    /* SEND: RTS or EAGER_SYNC is out: answers to it are expected */
-    bool sync;       /* SEND: completes at match */
-    bool withdrawn;  /* SEND: WITHDRAW is out: whatever the answer, it ends the request */
-    void *offer;     /* RECV: a copy of the rkey offered, while waiting */
+    size_t accept;  /* bytes that travel */
+    size_t issued;  /* bytes handed to the transport */
+    unsigned ops;   /* transport operations in flight */
+    bool started;   /* SEND: RTS or EAGER_SYNC is out: answers to it are expected */
+    bool sync;      /* SEND: completes at match */
+    bool withdrawn; /* SEND: WITHDRAW is out: whatever the answer, it ends the request */
+    void *offer;    /* RECV: a copy of the rkey offered, while waiting */
     size_t offer_len;
     bool owns_buf;     /* SEND: buf is freed with the rendezvous */
     bool transferring; /* counted in peer->rndv_inflight */

@@ -60,8 +60,8 @@ static inline hcomm_status_t copy_payload(struct hcomm_request *request, const v
     return hc_likely(status == HCOMM_OK) && hc_unlikely(size > fits) ? HCOMM_ERR_TRUNCATED : status;
 }
 
-static inline void describe(struct hcomm_request *request, struct hc_peer *peer, const struct hc_match_key *key,
-                     size_t size)
+static inline void describe(struct hcomm_request *request, struct hc_peer *peer,
+                            const struct hc_match_key *key, size_t size)
 {
     request->peer = peer;
     request->source = key->source;
@@ -215,8 +215,8 @@ void hc_message_status(const struct hcomm_message *message, hcomm_message_status
 
 /* ---- receives ---- */
 
-static inline struct hcomm_request *new_receive(struct hcomm_comm *comm, void *buf, size_t capacity, int source,
-                                         int tag)
+static inline struct hcomm_request *new_receive(struct hcomm_comm *comm, void *buf, size_t capacity,
+                                                int source, int tag)
 {
     struct hcomm_request *request = hc_request_new(comm, HC_REQUEST_RECV);
     if (!request)
@@ -395,15 +395,15 @@ static inline void describe_awaited(struct hc_awaited *awaited, struct hc_peer *
 }
 
 /* An eager message meets the awaited receive. */
-static HC_NOINLINE void deliver_awaited(struct hc_awaited *awaited, struct hc_peer *peer, const struct hc_match_key *key,
-                            const void *payload, size_t size)
+static HC_NOINLINE void deliver_awaited(struct hc_awaited *awaited, struct hc_peer *peer,
+                                        const struct hc_match_key *key, const void *payload, size_t size)
 {
     hc_copy(awaited->buf, payload, hc_likely(size <= awaited->capacity) ? size : awaited->capacity);
     describe_awaited(awaited, peer, key, size);
 }
 
-/* The message needs more than a copy: the awaited receive becomes a request. NULL without memory: the message is
- * unexpected, and the receive begins again. */
+/* The message needs more than a copy: the awaited receive becomes a request. NULL without memory: the message
+ * is unexpected, and the receive begins again. */
 static struct hcomm_request *promote(struct hc_awaited *awaited)
 {
     awaited->request = new_receive(awaited->comm, awaited->buf, awaited->capacity, awaited->pattern.source,
@@ -426,8 +426,7 @@ static inline bool check_match(const struct hc_wire_match *match, struct hc_matc
 }
 
 /* The receive that an arrived message belongs to; NULL when it is unexpected. */
-static struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key,
-                                                 size_t size)
+static struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key, size_t size)
 {
     struct hcomm_request *request = NULL;
     struct hc_awaited *awaited = take_awaited(peer->context, key);
@@ -443,8 +442,8 @@ static struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_
     return request;
 }
 
-static HC_NOINLINE void keep_eager(struct hc_peer *peer, const struct hc_match_key *key, const void *payload, size_t size,
-                       bool sync, uint64_t send_id)
+static HC_NOINLINE void keep_eager(struct hc_peer *peer, const struct hc_match_key *key, const void *payload,
+                                   size_t size, bool sync, uint64_t send_id)
 {
     struct hcomm_message *message = message_new(peer, key, size);
     if (!message) {
