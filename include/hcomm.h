@@ -11,9 +11,7 @@
 #include <hcomm/mem.h>
 #include <hcomm/p2p.h>
 #include <hcomm/request.h>
-#include <hcomm/stream.h>
 #include <hcomm/topo.h>
-#include <hcomm/transfer.h>
 #include <hcomm/types.h>
 
 #endif

@@ -8,7 +8,5 @@ hcomminclude_HEADERS = \
 	include/hcomm/mem.h \
 	include/hcomm/p2p.h \
 	include/hcomm/request.h \
-	include/hcomm/stream.h \
 	include/hcomm/topo.h \
-	include/hcomm/transfer.h \
 	include/hcomm/types.h

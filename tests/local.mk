@@ -6,6 +6,7 @@ AM_TESTS_ENVIRONMENT = CC='$(CC)' CXX='$(CXX)' PKG_CONFIG='$(PKG_CONFIG)' HC_SAN
 
 include tests/unit/local.mk
 include tests/transport/local.mk
+include tests/npu/local.mk
 include tests/npusim/local.mk
 include tests/multi/local.mk
 include tests/launcher/local.mk

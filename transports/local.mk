@@ -3,4 +3,5 @@ include transports/self/local.mk
 include transports/shm/local.mk
 include transports/ofi/local.mk
 include transports/npu/acl/local.mk
+include transports/npu/local.mk
 include transports/npu/sim/local.mk

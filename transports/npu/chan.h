@@ -1,0 +1,188 @@
+/*
+ * Channels: the local path. A channel carries the messages of one endpoint to another of the same host, and
+ * the answers to them; messages the other way take a channel of their own. Its memory is a sealed memfd that
+ * the sender makes and hands over through a Unix socket, together with its address (struct npu_hello). The
+ * socket then wakes sleepers and tells when the other side is gone. Nothing has a name in a file system, so
+ * nothing is left behind by whoever dies.
+ *
+ * - Short messages travel in the ring ("eager"). What a receiver keeps of them is bounded by a window of
+ * bytes (NPU_WINDOW): beyond it the sender only announces them.
+ * - Longer ones are announced in the ring (RTS) and travel through a stream, a circular buffer of
+ * NPU_STREAM_BYTES that the sender fills while the receiver empties it. The first NPU_EARLY streams are the
+ * sender's to give: their messages are on the way before the receive is known. The others are the receiver's:
+ * it grants one (CTS) to a matched message that came without. So unmatched messages cannot block matched
+ * ones.
+ * - Answers have a small ring of their own. The sender has at most NPU_REPLIES operations outstanding that
+ * will be answered, so it cannot overflow.
+ */
+#ifndef NPU_CHAN_H
+#define NPU_CHAN_H
+
+#include "transports/npu/ep.h"
+#include "transports/npu/ring.h"
+
+enum {
+    NPU_PAGE = 4096,
+    NPU_EAGER_MAX = NPU_INJECT_MAX,
+    NPU_WINDOW = 1 << 20,
+    NPU_STREAMS = 8,
+    NPU_EARLY = 4,
+    NPU_STREAM_BYTES = 128 << 10,
+    NPU_PIECE = 16 << 10, /* progress of a stream is published that often */
+    NPU_REPLIES = 128,
+    NPU_REPLY_MASK = NPU_REPLIES - 1,
+};
+
+enum npu_reply_kind {
+    NPU_REPLY_ACK = 1, /* the payload is where it belongs */
+    NPU_REPLY_CTS = 2, /* a: bytes wanted, b: the stream */
+};
+
+struct npu_reply {
+    _Atomic uint64_t word; /* enum npu_reply_kind; zeroed by the reader */
+    uint64_t id, a, b;
+    unsigned char rest[32];
+};
+_Static_assert(sizeof(struct npu_reply) == NPU_LINE, "a reply is one line");
+
+/* How a receiver sleeps. */
+enum npu_attach {
+    NPU_DETACHED = 0,
+    NPU_ATTACHED = 1,         /* the sender must order its stores before it looks at `asleep` */
+    NPU_ATTACHED_BARRIER = 2, /* the receiver does that for all, with membarrier(2) */
+};
+
+struct npu_stream {
+    HC_CACHE_ALIGNED _Atomic uint64_t written;  /* bytes since the channel's start, by the sender */
+    HC_CACHE_ALIGNED _Atomic uint64_t consumed; /* the same, by the receiver */
+};
+
+/* The start of a channel's memory; lines are separated by who writes them. */
+struct npu_chan_head {
+    uint64_t magic;
+    uint32_t version, size;
+    HC_CACHE_ALIGNED _Atomic uint32_t ring_head; /* receiver */
+    _Atomic uint64_t released;                   /* receiver: bytes of the window that are free again */
+    HC_CACHE_ALIGNED _Atomic uint32_t receiver_asleep;
+    _Atomic uint32_t attach; /* enum npu_attach */
+    HC_CACHE_ALIGNED _Atomic uint32_t sender_asleep;
+    struct npu_stream streams[NPU_STREAMS];
+};
+_Static_assert(sizeof(struct npu_chan_head) <= NPU_PAGE, "the head is one page");
+
+struct npu_chan_memory {
+    union {
+        struct npu_chan_head head;
+        unsigned char page[NPU_PAGE];
+    };
+    struct npu_reply replies[NPU_REPLIES];
+    struct npu_record ring[NPU_RING_LINES];
+    unsigned char streams[NPU_STREAMS][NPU_STREAM_BYTES];
+};
+
+#define NPU_CHAN_MAGIC UINT64_C(0x316e6863757068) /* "hpuchn1" */
+
+/* First message on the socket, with the memfd. */
+struct npu_hello {
+    uint64_t magic;
+    uint32_t version, size;
+    struct npu_addr addr; /* the sender's */
+    uint8_t barrier;      /* the sender's process takes part in membarrier(2) */
+    uint8_t unused[3];
+};
+
+struct npu_chan {
+    struct npu_peer peer; /* must stay first */
+    struct npu_local *local;
+    struct hc_list node;    /* npu_local.out, .gone */
+    struct npu_watch watch; /* the socket; fd -1 once the other side is gone */
+    struct npu_chan_memory *memory;
+    pid_t pid;     /* the other process */
+    bool outgoing; /* this side sends */
+    bool fence;    /* order stores before looking at the other side's `asleep` */
+    bool closing;  /* the sender is gone; what it left is still read */
+
+    /* Sending side. */
+    struct npu_ring_writer writer;
+    uint64_t charged, released;       /* bytes of the window: ever used, and free again as last seen */
+    unsigned awaiting;                /* operations that will be answered */
+    uint32_t reply_pos;               /* also the receiving side's */
+    uint64_t stream_pos[NPU_STREAMS]; /* bytes ever given to each stream; both sides count alike */
+    struct hc_list queue;             /* operations that have not begun */
+    struct hc_list sending;           /* operations in streams */
+    struct hc_list busy_node;         /* npu_local.busy */
+
+    /* Receiving side. */
+    struct npu_ring_reader reader;
+    uint64_t freed, freed_published; /* bytes of the window given back */
+    unsigned granted;                /* bits of the granted streams in use */
+    struct hc_list waiting;          /* matched receives that wait for a stream */
+};
+
+struct npu_local {
+    struct npu_ep *ep;
+    struct npu_watch listen;
+    int port_fd;  /* reserves the port with the kernel; -1: none */
+    bool barrier; /* membarrier(2) works here */
+    struct npu_chan **in;
+    unsigned in_count, in_room;
+    struct hc_list greeting; /* connections that have not said who they are */
+    struct hc_list out;      /* channels this side sends on */
+    struct hc_list busy;     /* those of them that need progress */
+    struct hc_list reading;  /* receives in streams */
+    struct hc_list gone;     /* channels whose peer is gone, until nothing refers to them */
+};
+
+static inline struct npu_chan *npu_chan_of(struct npu_peer *peer)
+{
+    return hc_container_of(peer, struct npu_chan, peer);
+}
+
+extern const struct npu_path_ops npu_local_path;
+
+/* Wake the other side where it sleeps; called after something was published for it. */
+void npu_chan_wake(struct npu_chan *chan, _Atomic uint32_t *asleep);
+
+/* Order stores before a look at `asleep`, until the receiver has said that it does so for all. */
+void npu_chan_fence(struct npu_chan *chan);
+
+static inline void npu_chan_kick(struct npu_chan *chan)
+{
+    struct npu_chan_head *head = &chan->memory->head;
+    _Atomic uint32_t *asleep = chan->outgoing ? &head->receiver_asleep : &head->sender_asleep;
+    if (hc_unlikely(chan->fence))
+        npu_chan_fence(chan);
+    if (hc_unlikely(atomic_load_explicit(asleep, memory_order_relaxed)))
+        npu_chan_wake(chan, asleep);
+}
+
+/* The other side broke the protocol, or is gone: no more traffic. */
+void npu_chan_fail(struct npu_chan *chan, const char *why);
+
+/* This side's channel needs progress. */
+static inline void npu_chan_busy(struct npu_chan *chan)
+{
+    if (chan->busy_node.next == &chan->busy_node)
+        hc_list_append(&chan->local->busy, &chan->busy_node);
+}
+
+/* local_send.c: the sending side */
+bool npu_chan_progress_out(struct npu_chan *chan);
+bool npu_chan_pending_out(struct npu_chan *chan);
+int npu_chan_send(struct npu_peer *peer, const struct npu_send *send);
+bool npu_chan_cancel(struct npu_peer *peer, struct npu_tx *tx);
+/* Fail everything under way on a channel. */
+void npu_chan_abort(struct npu_chan *chan, int err);
+
+/* local_recv.c: the receiving side */
+bool npu_chan_progress_in(struct npu_chan *chan);
+bool npu_chan_pending_in(struct npu_chan *chan);
+/* Move a receive that is in a stream; true: bytes moved or it ended (then it is gone). */
+bool npu_chan_read_stream(struct npu_rx *rx);
+bool npu_chan_stream_pending(const struct npu_rx *rx);
+void npu_chan_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, struct npu_rx *rx);
+void npu_chan_delivered(struct npu_peer *peer, const struct npu_arrival *arrival);
+bool npu_chan_lost(struct npu_peer *peer, const struct npu_arrival *arrival);
+void npu_chan_release(struct npu_peer *peer, size_t cost);
+
+#endif

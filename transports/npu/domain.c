@@ -1,0 +1,119 @@
+#include "transports/npu/ep.h"
+
+#include <stdlib.h>
+
+static int domain_close(struct fid *fid)
+{
+    struct npu_domain *domain = hc_container_of(fid, struct npu_domain, fid.fid);
+    if (npu_in_use(&domain->refs))
+        return -FI_EBUSY;
+    npu_mr_table_fini(domain);
+    if (domain->eq)
+        npu_put(&domain->eq->refs);
+    npu_put(&domain->fabric->refs);
+    free(domain);
+    return 0;
+}
+
+static int domain_bind(struct fid *fid, struct fid *other, uint64_t flags)
+{
+    struct npu_domain *domain = hc_container_of(fid, struct npu_domain, fid.fid);
+    if (flags & ~FI_REG_MR)
+        return -FI_EBADFLAGS;
+    if (other->fclass != FI_CLASS_EQ || domain->eq)
+        return -FI_EINVAL;
+    domain->eq = hc_container_of(other, struct npu_eq, fid.fid);
+    domain->mr_events = flags & FI_REG_MR;
+    npu_get(&domain->eq->refs);
+    return 0;
+}
+
+static int no_scalable_ep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep, void *context)
+{
+    (void)domain, (void)info, (void)sep, (void)context;
+    return -FI_ENOSYS;
+}
+
+static int no_stx(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx, void *context)
+{
+    (void)domain, (void)attr, (void)stx, (void)context;
+    return -FI_ENOSYS;
+}
+
+static int no_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **rx_ep, void *context)
+{
+    (void)domain, (void)attr, (void)rx_ep, (void)context;
+    return -FI_ENOSYS;
+}
+
+static int no_collective(struct fid_domain *domain, enum fi_collective_op op, struct fi_collective_attr *attr,
+                         uint64_t flags)
+{
+    (void)domain, (void)op, (void)attr, (void)flags;
+    return -FI_EOPNOTSUPP;
+}
+
+static int endpoint2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, uint64_t flags,
+                     void *context)
+{
+    return flags ? -FI_EBADFLAGS : npu_ep_open(domain, info, ep, context);
+}
+
+static struct fi_ops domain_fid_ops = {
+    .size = sizeof(domain_fid_ops),
+    .close = domain_close,
+    .bind = domain_bind,
+    .control = npu_no_control,
+    .ops_open = npu_no_ops_open,
+};
+
+static struct fi_ops_domain domain_ops = {
+    .size = sizeof(domain_ops),
+    .av_open = npu_av_open,
+    .cq_open = npu_cq_open,
+    .endpoint = npu_ep_open,
+    .scalable_ep = no_scalable_ep,
+    .cntr_open = npu_cntr_open,
+    .poll_open = npu_poll_open,
+    .stx_ctx = no_stx,
+    .srx_ctx = no_srx,
+    .query_collective = no_collective,
+    .endpoint2 = endpoint2,
+};
+
+int npu_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+                    void *context)
+{
+    int device = -1;
+    if (!info || !info->domain_attr)
+        return -FI_EINVAL;
+    int rc = npu_info_check(info);
+    if (rc == 0)
+        rc = npu_info_device(info->domain_attr->name, &device);
+    if (rc < 0)
+        return rc;
+    struct npu_domain *made = calloc(1, sizeof(*made));
+    if (!made)
+        return -FI_ENOMEM;
+    enum fi_threading threading = info->domain_attr->threading;
+    made->serial = threading == FI_THREAD_DOMAIN;
+    made->lock.off = made->serial;
+    made->fabric = hc_container_of(fabric, struct npu_fabric, fid);
+    made->caps = info->caps;
+    made->mr_mode = info->domain_attr->mr_mode;
+    made->format = info->addr_format;
+    made->device = device;
+    rc = npu_mr_table_init(made);
+    if (rc < 0) {
+        free(made);
+        return rc;
+    }
+    made->fid.fid.fclass = FI_CLASS_DOMAIN;
+    made->fid.fid.context = context;
+    made->fid.fid.ops = &domain_fid_ops;
+    made->fid.ops = &domain_ops;
+    made->fid.mr = &npu_mr_ops;
+    npu_get(&made->fabric->refs);
+    *domain = &made->fid;
+    return 0;
+}

@@ -1,0 +1,331 @@
+/* The receiving side of a channel. */
+#include "transports/npu/chan.h"
+
+#include <string.h>
+
+enum { BUDGET = 32 }; /* records of one channel per call, so that all channels have their turn */
+
+/* ---- Giving room back ---- */
+
+static void give_back(struct npu_chan *chan, size_t cost)
+{
+    chan->freed += cost;
+    if (chan->freed - chan->freed_published < NPU_WINDOW / 8)
+        return;
+    chan->freed_published = chan->freed;
+    atomic_store_explicit(&chan->memory->head.released, chan->freed, memory_order_relaxed);
+    npu_chan_kick(chan);
+}
+
+void npu_chan_release(struct npu_peer *peer, size_t cost)
+{
+    give_back(npu_chan_of(peer), cost);
+}
+
+static void consume(struct npu_chan *chan, uint32_t lines)
+{
+    uint32_t before = chan->reader.published;
+    npu_ring_consume(&chan->reader, lines);
+    if (chan->reader.published != before)
+        npu_chan_kick(chan);
+}
+
+/* ---- Answers ---- */
+
+static void reply(struct npu_chan *chan, enum npu_reply_kind kind, uint64_t id, uint64_t a, uint64_t b)
+{
+    struct npu_reply *at = &chan->memory->replies[chan->reply_pos & NPU_REPLY_MASK];
+    if (chan->peer.dead || chan->closing)
+        return;
+    /* acquire: partner is the release in the sender's read_reply */
+    if (atomic_load_explicit(&at->word, memory_order_acquire)) {
+        npu_chan_fail(chan, "more operations to answer than agreed");
+        return;
+    }
+    at->id = id;
+    at->a = a;
+    at->b = b;
+    chan->reply_pos++;
+    /* release: partner is the acquire in read_reply */
+    atomic_store_explicit(&at->word, (uint64_t)kind, memory_order_release);
+    npu_chan_kick(chan);
+}
+
+void npu_chan_delivered(struct npu_peer *peer, const struct npu_arrival *arrival)
+{
+    reply(npu_chan_of(peer), NPU_REPLY_ACK, arrival->id, 0, 0);
+}
+
+/* ---- Streams ---- */
+
+static struct npu_chan *chan_of(const struct npu_rx *rx)
+{
+    return npu_chan_of(rx->arrival.peer);
+}
+
+static void grant_next(struct npu_chan *chan);
+
+/* A receive in a stream has ended. */
+static void end_stream(struct npu_rx *rx, int err)
+{
+    struct npu_chan *chan = chan_of(rx);
+    struct npu_stream *stream = &chan->memory->head.streams[rx->stream];
+    uint64_t total = rx->stream < NPU_EARLY ? rx->arrival.len : rx->end;
+    /* release: partner is the acquire in the sender's stream_step; jumps over what is not wanted */
+    atomic_store_explicit(&stream->consumed, rx->arrival.base + total, memory_order_release);
+    npu_chan_kick(chan);
+    if (rx->stream >= NPU_EARLY)
+        chan->granted &= ~(1U << rx->stream);
+    hc_list_remove(&rx->node);
+    npu_rx_finish(chan->peer.ep, rx, err);
+    grant_next(chan);
+}
+
+/* How much of the receive's stream may be read, from rx->at on; false: the sender broke the protocol. */
+static bool available(const struct npu_rx *rx, uint64_t *bytes)
+{
+    const struct npu_stream *stream = &chan_of(rx)->memory->head.streams[rx->stream];
+    /* acquire: partner is the release in the sender's fill */
+    uint64_t written = atomic_load_explicit(&stream->written, memory_order_acquire);
+    int64_t ahead = (int64_t)(written - (rx->arrival.base + rx->at));
+    uint64_t left = rx->end - rx->at;
+    if (ahead <= 0) {
+        *bytes = 0; /* a stream that was cut short last time is behind for a moment */
+        return true;
+    }
+    *bytes = (uint64_t)ahead < left ? (uint64_t)ahead : left;
+    return *bytes <= NPU_STREAM_BYTES || (uint64_t)ahead <= NPU_STREAM_BYTES;
+}
+
+bool npu_chan_stream_pending(const struct npu_rx *rx)
+{
+    uint64_t bytes = 0;
+    return !available(rx, &bytes) || bytes || rx->at == rx->end || chan_of(rx)->peer.dead ||
+           chan_of(rx)->closing;
+}
+
+bool npu_chan_read_stream(struct npu_rx *rx)
+{
+    struct npu_chan *chan = chan_of(rx);
+    struct npu_stream *stream = &chan->memory->head.streams[rx->stream];
+    const unsigned char *bytes = chan->memory->streams[rx->stream];
+    uint64_t ready = 0;
+    bool moved = false;
+    while (rx->at < rx->end) {
+        if (!available(rx, &ready)) {
+            npu_chan_fail(chan, "a stream ran past its end");
+            end_stream(rx, FI_EIO);
+            return true;
+        }
+        if (ready == 0)
+            break;
+        uint64_t pos = rx->arrival.base + rx->at;
+        size_t offset = pos % NPU_STREAM_BYTES;
+        size_t n = ready < NPU_PIECE ? (size_t)ready : NPU_PIECE;
+        n = n < NPU_STREAM_BYTES - offset ? n : NPU_STREAM_BYTES - offset;
+        if (npu_buf_write(&rx->buf, rx->at, bytes + offset, n) < 0) {
+            end_stream(rx, FI_EIO);
+            return true;
+        }
+        rx->at += n;
+        moved = true;
+        if (rx->at < rx->end) {
+            /* release: partner is the acquire in the sender's stream_step */
+            atomic_store_explicit(&stream->consumed, pos + n, memory_order_release);
+            npu_chan_kick(chan);
+        }
+    }
+    if (rx->at == rx->end) {
+        end_stream(rx, 0);
+        return true;
+    }
+    if (chan->peer.dead || chan->closing) {
+        end_stream(rx, FI_ECONNRESET);
+        return true;
+    }
+    return moved;
+}
+
+static void begin_stream(struct npu_chan *chan, struct npu_rx *rx, int stream)
+{
+    rx->stream = stream;
+    rx->at = 0;
+    rx->end = npu_rx_wanted(rx);
+    hc_list_append(&chan->local->reading, &rx->node);
+    (void)npu_chan_read_stream(rx);
+}
+
+/* Give free streams to matched receives that wait for one. */
+static void grant_next(struct npu_chan *chan)
+{
+    for (int i = NPU_EARLY; i < NPU_STREAMS; i++) {
+        if (chan->granted & (1U << i))
+            continue;
+        struct hc_list *node = hc_list_pop(&chan->waiting);
+        if (!node)
+            return;
+        struct npu_rx *rx = hc_list_entry(node, struct npu_rx, node);
+        size_t wanted = npu_rx_wanted(rx);
+        chan->granted |= 1U << i;
+        rx->arrival.base = chan->stream_pos[i];
+        chan->stream_pos[i] += wanted;
+        reply(chan, NPU_REPLY_CTS, rx->arrival.id, wanted, (uint64_t)i);
+        begin_stream(chan, rx, i);
+    }
+}
+
+static void skip_stream(struct npu_chan *chan, const struct npu_arrival *arrival)
+{
+    struct npu_stream *stream = &chan->memory->head.streams[arrival->stream];
+    atomic_store_explicit(&stream->consumed, arrival->base + arrival->len, memory_order_release);
+    npu_chan_kick(chan);
+}
+
+void npu_chan_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, struct npu_rx *rx)
+{
+    struct npu_chan *chan = npu_chan_of(peer);
+    if (!rx && arrival->payload) {
+        if (arrival->flags & FI_DELIVERY_COMPLETE)
+            npu_chan_delivered(peer, arrival);
+        return;
+    }
+    if (!rx) {
+        if (arrival->stream >= 0)
+            skip_stream(chan, arrival);
+        else
+            reply(chan, NPU_REPLY_CTS, arrival->id, 0, 0);
+        return;
+    }
+    size_t wanted = npu_rx_wanted(rx);
+    if (arrival->stream >= 0) {
+        begin_stream(chan, rx, arrival->stream);
+    } else if (wanted == 0) {
+        reply(chan, NPU_REPLY_CTS, arrival->id, 0, 0);
+        npu_rx_finish(peer->ep, rx, 0);
+    } else if (peer->dead || chan->closing) {
+        npu_rx_finish(peer->ep, rx, FI_ECONNRESET);
+    } else {
+        hc_list_append(&chan->waiting, &rx->node);
+        grant_next(chan);
+    }
+}
+
+bool npu_chan_lost(struct npu_peer *peer, const struct npu_arrival *arrival)
+{
+    const struct npu_chan *chan = npu_chan_of(peer);
+    if (arrival->stream < 0)
+        return true;
+    uint64_t written =
+        atomic_load_explicit(&chan->memory->head.streams[arrival->stream].written, memory_order_acquire);
+    return written - arrival->base < arrival->len;
+}
+
+/* ---- Records ---- */
+
+static void fill_head(struct npu_chan *chan, const struct npu_record *record, unsigned flags,
+                      struct npu_arrival *arrival)
+{
+    *arrival = (struct npu_arrival){
+        .peer = &chan->peer,
+        .flags = flags & NPU_RECORD_TAGGED ? FI_TAGGED : FI_MSG,
+        .tag = flags & NPU_RECORD_TAGGED ? record->tag : 0,
+        .stream = -1,
+    };
+    if (flags & NPU_RECORD_DATA) {
+        arrival->flags |= FI_REMOTE_CQ_DATA;
+        arrival->data = record->data;
+    }
+}
+
+/* 0: read; negative: come back later. */
+static int on_eager(struct npu_chan *chan, struct npu_record *record, uint64_t word)
+{
+    struct npu_arrival arrival;
+    uint32_t len = npu_record_len(word);
+    uint32_t lines = npu_record_lines(len);
+    if (len > NPU_EAGER_MAX || !npu_ring_fits(&chan->reader, lines)) {
+        npu_chan_fail(chan, "a message too long for the ring");
+        return -FI_EIO;
+    }
+    fill_head(chan, record, npu_record_flags(word), &arrival);
+    arrival.len = len;
+    arrival.payload = record->payload;
+    arrival.cost = (size_t)lines * NPU_LINE;
+    if (hc_unlikely(npu_record_flags(word) & NPU_RECORD_ACK)) {
+        arrival.flags |= FI_DELIVERY_COMPLETE;
+        arrival.id = record->id;
+    }
+    int rc = npu_arrive(chan->peer.ep, &arrival);
+    if (hc_unlikely(rc < 0))
+        return rc;
+    consume(chan, lines);
+    if (rc == 0)
+        give_back(chan, arrival.cost);
+    return 0;
+}
+
+static int on_rts(struct npu_chan *chan, struct npu_record *record, uint64_t word)
+{
+    struct npu_arrival arrival;
+    struct npu_rts rts;
+    unsigned flags = npu_record_flags(word);
+    memcpy(&rts, record->payload, sizeof(rts));
+    if (npu_record_len(word) != sizeof(rts) || rts.len > NPU_MAX_MSG_SIZE ||
+        ((flags & NPU_RECORD_STREAM) && (rts.stream >= NPU_EARLY || rts.len == 0))) {
+        npu_chan_fail(chan, "a malformed announcement");
+        return -FI_EIO;
+    }
+    fill_head(chan, record, flags, &arrival);
+    arrival.len = rts.len;
+    arrival.id = record->id;
+    if (flags & NPU_RECORD_STREAM) {
+        arrival.stream = (int)rts.stream;
+        arrival.base = chan->stream_pos[rts.stream];
+    }
+    int rc = npu_arrive(chan->peer.ep, &arrival);
+    if (hc_unlikely(rc < 0))
+        return rc;
+    if (flags & NPU_RECORD_STREAM)
+        chan->stream_pos[rts.stream] += rts.len;
+    consume(chan, 1);
+    return 0;
+}
+
+static int read_record(struct npu_chan *chan, uint64_t word)
+{
+    struct npu_record *record = npu_ring_at(&chan->reader);
+    switch (npu_record_kind(word)) {
+    case NPU_RECORD_EAGER:
+        return on_eager(chan, record, word);
+    case NPU_RECORD_RTS:
+        return on_rts(chan, record, word);
+    case NPU_RECORD_PAD:
+        if (npu_ring_fits(&chan->reader, npu_record_len(word))) {
+            consume(chan, npu_record_len(word));
+            return 0;
+        }
+        break;
+    default:
+        break;
+    }
+    npu_chan_fail(chan, "an unknown record");
+    return -FI_EIO;
+}
+
+bool npu_chan_progress_in(struct npu_chan *chan)
+{
+    uint64_t word = npu_ring_peek(&chan->reader);
+    if (hc_likely(word == 0))
+        return false;
+    for (unsigned i = 0; i < BUDGET && word; i++) {
+        if (!npu_ep_may_receive(chan->peer.ep) || read_record(chan, word) < 0)
+            break;
+        word = npu_ring_peek(&chan->reader);
+    }
+    return true;
+}
+
+bool npu_chan_pending_in(struct npu_chan *chan)
+{
+    return npu_ring_peek(&chan->reader) != 0;
+}

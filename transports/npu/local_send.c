@@ -1,0 +1,379 @@
+/* The sending side of a channel. */
+#include "transports/npu/chan.h"
+
+#include <string.h>
+
+enum state { QUEUED, WAITING_CTS, WAITING_ACK, STREAMING };
+
+/* ---- Eager messages ---- */
+
+static bool has_credit(struct npu_chan *chan, size_t cost)
+{
+    if (hc_likely(chan->charged + cost - chan->released <= NPU_WINDOW))
+        return true;
+    uint64_t released = atomic_load_explicit(&chan->memory->head.released, memory_order_relaxed);
+    if (released > chan->charged)
+        return false; /* no honest receiver */
+    chan->released = released;
+    return chan->charged + cost - released <= NPU_WINDOW;
+}
+
+static unsigned record_flags(uint64_t flags)
+{
+    unsigned out = 0;
+    if (flags & FI_TAGGED)
+        out |= NPU_RECORD_TAGGED;
+    if (flags & FI_REMOTE_CQ_DATA)
+        out |= NPU_RECORD_DATA;
+    return out;
+}
+
+/* A record for a message whose payload of `len` follows; NULL: no room in the ring or the window. */
+static inline struct npu_record *begin_eager(struct npu_chan *chan, size_t len, uint32_t *lines)
+{
+    *lines = npu_record_lines(len);
+    if (!has_credit(chan, (size_t)*lines * NPU_LINE))
+        return NULL;
+    return npu_ring_reserve(&chan->writer, *lines);
+}
+
+static inline void end_eager(struct npu_chan *chan, struct npu_record *record, uint32_t lines, uint64_t word)
+{
+    chan->charged += (size_t)lines * NPU_LINE;
+    npu_ring_publish(&chan->writer, record, lines, word);
+    npu_chan_kick(chan);
+}
+
+/* Send at once, straight from the caller's memory. */
+static inline bool send_now(struct npu_chan *chan, const struct npu_send *send)
+{
+    uint32_t lines;
+    struct npu_record *record = begin_eager(chan, send->len, &lines);
+    if (hc_unlikely(!record))
+        return false;
+    record->tag = send->tag;
+    record->data = send->data;
+    record->id = 0;
+    if (hc_likely(send->iov_count == 1))
+        hc_copy(record->payload, send->iov[0].iov_base, send->len);
+    else
+        npu_iov_gather(send->iov, send->iov_count, record->payload);
+    end_eager(chan, record, lines,
+              npu_record_word(NPU_RECORD_EAGER, record_flags(send->flags), (uint32_t)send->len));
+    return true;
+}
+
+/* ---- Streams ---- */
+
+static struct npu_stream *stream_of(const struct npu_tx *tx)
+{
+    return &npu_chan_of(tx->peer)->memory->head.streams[tx->stream];
+}
+
+/* Copy what fits into the stream. tx->at counts from the message's start, tx->base the stream's bytes before
+ * it. */
+static bool fill(struct npu_chan *chan, struct npu_tx *tx, uint64_t consumed)
+{
+    struct npu_stream *stream = stream_of(tx);
+    unsigned char *bytes = chan->memory->streams[tx->stream];
+    bool moved = false;
+    while (tx->at < tx->end) {
+        uint64_t pos = tx->base + tx->at;
+        size_t room = NPU_STREAM_BYTES - (size_t)(pos - consumed);
+        size_t offset = pos % NPU_STREAM_BYTES;
+        size_t n = tx->end - tx->at < NPU_PIECE ? tx->end - tx->at : NPU_PIECE;
+        n = n < NPU_STREAM_BYTES - offset ? n : NPU_STREAM_BYTES - offset;
+        if (room < n) {
+            uint64_t now = atomic_load_explicit(&stream->consumed, memory_order_acquire);
+            if (now == consumed || now > pos)
+                break;
+            consumed = now;
+            continue;
+        }
+        if (npu_buf_read(&tx->buf, tx->at, bytes + offset, n) < 0)
+            tx->failed = true; /* what the receiver gets is wrong, but it gets it; this side tells */
+        tx->at += n;
+        /* release: partner is the acquire in npu_chan_read_stream */
+        atomic_store_explicit(&stream->written, pos + n, memory_order_release);
+        npu_chan_kick(chan);
+        moved = true;
+    }
+    return moved;
+}
+
+static void finish(struct npu_tx *tx)
+{
+    npu_tx_finish(tx, tx->failed ? FI_EIO : 0);
+}
+
+/* Move an operation in a stream; true: something happened (the operation may be gone). */
+static bool stream_step(struct npu_chan *chan, struct npu_tx *tx)
+{
+    struct npu_stream *stream = stream_of(tx);
+    /* acquire: partner is the release of the receiver; what it has read may be overwritten */
+    uint64_t consumed = atomic_load_explicit(&stream->consumed, memory_order_acquire);
+    uint64_t last = tx->base + tx->end;
+    if (hc_unlikely(consumed > last || consumed + NPU_STREAM_BYTES < tx->base + tx->at)) {
+        npu_chan_fail(chan, "a stream ran past its end");
+        return true;
+    }
+    bool moved = false;
+    if (consumed > tx->base + tx->at) {
+        /* The receiver wants no more. */
+        tx->at = tx->end;
+        atomic_store_explicit(&stream->written, last, memory_order_release);
+    } else {
+        moved = fill(chan, tx, consumed);
+    }
+    if (tx->at < tx->end)
+        return moved;
+    if ((tx->flags & FI_DELIVERY_COMPLETE) &&
+        atomic_load_explicit(&stream->consumed, memory_order_acquire) != last)
+        return moved;
+    finish(tx);
+    return true;
+}
+
+static void start_stream(struct npu_chan *chan, struct npu_tx *tx, int stream, uint64_t len)
+{
+    tx->state = STREAMING;
+    tx->stream = stream;
+    tx->base = chan->stream_pos[stream];
+    tx->at = 0;
+    tx->end = len;
+    chan->stream_pos[stream] += len;
+    hc_list_append(&chan->sending, &tx->node);
+    (void)stream_step(chan, tx);
+}
+
+/* A free stream of the sender's, -1: none. */
+static int early_stream(struct npu_chan *chan)
+{
+    for (int i = 0; i < NPU_EARLY; i++)
+        if (atomic_load_explicit(&chan->memory->head.streams[i].consumed, memory_order_acquire) ==
+            chan->stream_pos[i])
+            return i;
+    return -1;
+}
+
+/* ---- Operations ---- */
+
+static bool start_eager(struct npu_chan *chan, struct npu_tx *tx)
+{
+    uint32_t lines;
+    bool ack = tx->flags & FI_DELIVERY_COMPLETE;
+    struct npu_record *record = begin_eager(chan, tx->buf.len, &lines);
+    if (!record)
+        return false;
+    record->tag = tx->tag;
+    record->data = tx->data;
+    record->id = ack ? npu_tx_id(tx) : 0;
+    if (npu_buf_read(&tx->buf, 0, record->payload, tx->buf.len) < 0)
+        tx->failed = true;
+    end_eager(chan, record, lines,
+              npu_record_word(NPU_RECORD_EAGER, record_flags(tx->flags) | (ack ? NPU_RECORD_ACK : 0),
+                              (uint32_t)tx->buf.len));
+    if (ack) {
+        tx->state = WAITING_ACK;
+        chan->awaiting++;
+    } else {
+        finish(tx);
+    }
+    return true;
+}
+
+static bool start_rts(struct npu_chan *chan, struct npu_tx *tx)
+{
+    struct npu_record *record = npu_ring_reserve(&chan->writer, 1);
+    if (!record)
+        return false;
+    int stream = tx->buf.len > NPU_EAGER_MAX ? early_stream(chan) : -1;
+    struct npu_rts rts = {.len = tx->buf.len, .stream = stream < 0 ? 0 : (uint32_t)stream};
+    record->tag = tx->tag;
+    record->data = tx->data;
+    record->id = npu_tx_id(tx);
+    memcpy(record->payload, &rts, sizeof(rts));
+    npu_ring_publish(&chan->writer, record, 1,
+                     npu_record_word(NPU_RECORD_RTS,
+                                     record_flags(tx->flags) | (stream >= 0 ? NPU_RECORD_STREAM : 0),
+                                     sizeof(rts)));
+    npu_chan_kick(chan);
+    if (stream >= 0) {
+        start_stream(chan, tx, stream, tx->buf.len);
+    } else {
+        tx->state = WAITING_CTS;
+        chan->awaiting++;
+    }
+    return true;
+}
+
+/* Let an operation begin; false: no room yet. */
+static bool start(struct npu_chan *chan, struct npu_tx *tx)
+{
+    hc_list_remove(&tx->node);
+    if (chan->awaiting >= NPU_REPLIES)
+        return false;
+    bool is_short = tx->buf.len <= NPU_EAGER_MAX;
+    if (is_short && start_eager(chan, tx))
+        return true;
+    /* A short message is announced only when the window is used up; else it waits for the ring. */
+    if (is_short && has_credit(chan, (size_t)npu_record_lines(tx->buf.len) * NPU_LINE))
+        return false;
+    return start_rts(chan, tx);
+}
+
+static bool on_device(const struct npu_send *send)
+{
+    for (unsigned i = 0; send->desc && i < send->iov_count; i++) {
+        const struct npu_mr *mr = send->desc[i];
+        if (mr && mr->device >= 0)
+            return true;
+    }
+    return false;
+}
+
+static HC_COLD int send_later(struct npu_chan *chan, const struct npu_send *send)
+{
+    struct npu_tx *tx = npu_tx_make(&chan->peer, send);
+    if (!tx)
+        return -FI_EAGAIN;
+    tx->state = QUEUED;
+    if (!hc_list_empty(&chan->queue) || !start(chan, tx))
+        hc_list_append(&chan->queue, &tx->node);
+    npu_chan_busy(chan);
+    return 0;
+}
+
+int npu_chan_send(struct npu_peer *peer, const struct npu_send *send)
+{
+    struct npu_chan *chan = npu_chan_of(peer);
+    if (hc_likely(send->len <= NPU_EAGER_MAX && !(send->flags & FI_DELIVERY_COMPLETE) &&
+                  hc_list_empty(&chan->queue) && !on_device(send)) &&
+        send_now(chan, send)) {
+        npu_sent(peer->ep, send->flags, send->context);
+        return 0;
+    }
+    return send_later(chan, send);
+}
+
+bool npu_chan_cancel(struct npu_peer *peer, struct npu_tx *tx)
+{
+    (void)peer;
+    if (tx->state != QUEUED)
+        return false;
+    hc_list_remove(&tx->node);
+    return true;
+}
+
+/* ---- Answers ---- */
+
+static void on_cts(struct npu_chan *chan, struct npu_tx *tx, uint64_t wanted, uint64_t stream)
+{
+    if (tx->state != WAITING_CTS || wanted > tx->buf.len ||
+        (wanted && (stream < NPU_EARLY || stream >= NPU_STREAMS))) {
+        npu_chan_fail(chan, "a wrong answer");
+        return;
+    }
+    chan->awaiting--;
+    if (wanted)
+        start_stream(chan, tx, (int)stream, wanted);
+    else
+        finish(tx);
+}
+
+static void on_ack(struct npu_chan *chan, struct npu_tx *tx)
+{
+    if (tx->state != WAITING_ACK) {
+        npu_chan_fail(chan, "a wrong answer");
+        return;
+    }
+    chan->awaiting--;
+    finish(tx);
+}
+
+static bool read_reply(struct npu_chan *chan)
+{
+    struct npu_reply *reply = &chan->memory->replies[chan->reply_pos & NPU_REPLY_MASK];
+    /* acquire: partner is the release in npu_chan_reply */
+    uint64_t kind = atomic_load_explicit(&reply->word, memory_order_acquire);
+    if (kind == 0)
+        return false;
+    struct npu_tx *tx = npu_tx_find(chan->peer.ep, &chan->peer, reply->id);
+    uint64_t a = reply->a, b = reply->b;
+    chan->reply_pos++;
+    /* release: partner is the acquire in npu_chan_reply, which may then write again */
+    atomic_store_explicit(&reply->word, 0, memory_order_release);
+    if (!tx)
+        npu_chan_fail(chan, "an answer to no operation");
+    else if (kind == NPU_REPLY_CTS)
+        on_cts(chan, tx, a, b);
+    else if (kind == NPU_REPLY_ACK)
+        on_ack(chan, tx);
+    else
+        npu_chan_fail(chan, "an unknown answer");
+    return true;
+}
+
+/* ---- Progress ---- */
+
+bool npu_chan_progress_out(struct npu_chan *chan)
+{
+    bool moved = false;
+    struct hc_list *node, *next;
+    while (chan->awaiting && !chan->peer.dead && read_reply(chan))
+        moved = true;
+    hc_list_for_each_safe(node, next, &chan->sending)
+    {
+        if (chan->peer.dead)
+            return true;
+        moved |= stream_step(chan, hc_list_entry(node, struct npu_tx, node));
+    }
+    while (!chan->peer.dead && (node = hc_list_first(&chan->queue))) {
+        if (!start(chan, hc_list_entry(node, struct npu_tx, node))) {
+            hc_list_append(chan->queue.next, node); /* back to the front */
+            break;
+        }
+        moved = true;
+    }
+    if (!chan->awaiting && hc_list_empty(&chan->sending) && hc_list_empty(&chan->queue))
+        hc_list_remove(&chan->busy_node);
+    return moved;
+}
+
+static bool stream_pending(const struct npu_tx *tx)
+{
+    uint64_t consumed = atomic_load_explicit(&stream_of(tx)->consumed, memory_order_acquire);
+    if (tx->at == tx->end)
+        return consumed == tx->base + tx->end;
+    return tx->base + tx->at - consumed < NPU_STREAM_BYTES;
+}
+
+/* Whether the first operation that waits for room would find it. */
+static bool could_start(struct npu_chan *chan)
+{
+    struct hc_list *node = hc_list_first(&chan->queue);
+    if (!node || chan->awaiting >= NPU_REPLIES)
+        return false;
+    size_t len = hc_list_entry(node, struct npu_tx, node)->buf.len;
+    return npu_ring_refresh(&chan->writer, len <= NPU_EAGER_MAX ? npu_record_lines(len) : 1);
+}
+
+bool npu_chan_pending_out(struct npu_chan *chan)
+{
+    struct hc_list *node;
+    const struct npu_reply *reply = &chan->memory->replies[chan->reply_pos & NPU_REPLY_MASK];
+    if (chan->awaiting && atomic_load_explicit(&reply->word, memory_order_acquire))
+        return true;
+    hc_list_for_each(
+        node, &chan->sending) if (stream_pending(hc_list_entry(node, struct npu_tx, node))) return true;
+    return could_start(chan);
+}
+
+void npu_chan_abort(struct npu_chan *chan, int err)
+{
+    struct npu_ep *ep = chan->peer.ep;
+    for (size_t i = 0; i < ep->tx_size; i++)
+        if (ep->tx_pool[i].peer == &chan->peer)
+            npu_tx_finish(&ep->tx_pool[i], err);
+    chan->awaiting = 0;
+}

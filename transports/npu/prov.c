@@ -1,0 +1,47 @@
+#include "transports/npu/npu.h"
+
+#include <sched.h>
+
+struct fi_provider npu_provider = {
+    .version = FI_VERSION(NPU_VERSION_MAJOR, NPU_VERSION_MINOR),
+    .fi_version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION),
+    .name = NPU_NAME,
+    .getinfo = npu_getinfo,
+    .fabric = npu_fabric_open,
+};
+
+/* What libfabric calls after dlopen; the library's only exported symbol. */
+FI_EXT_INI;
+FI_EXT_INI
+{
+    return &npu_provider;
+}
+
+void npu_lock_slow(struct npu_lock *lock)
+{
+    enum { SPINS = 100 };
+    for (unsigned tries = 1; !npu_try_lock(lock); tries++) {
+        if (tries % SPINS == 0)
+            (void)sched_yield();
+        else
+            hc_cpu_relax();
+    }
+}
+
+int npu_no_bind(struct fid *fid, struct fid *other, uint64_t flags)
+{
+    (void)fid, (void)other, (void)flags;
+    return -FI_ENOSYS;
+}
+
+int npu_no_control(struct fid *fid, int command, void *arg)
+{
+    (void)fid, (void)command, (void)arg;
+    return -FI_ENOSYS;
+}
+
+int npu_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
+{
+    (void)fid, (void)name, (void)flags, (void)ops, (void)context;
+    return -FI_ENOSYS;
+}
