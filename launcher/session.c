@@ -17,10 +17,14 @@
 
 enum { TREE_FDS = 16, CREATE_TRIES = 8 };
 
+/* Absolute, as ranks may run elsewhere. */
 static const char *parent_directory(void)
 {
+    static char absolute[PATH_MAX];
     const char *parent = getenv("TMPDIR");
-    return parent && *parent == '/' ? parent : "/tmp";
+    if (!parent || !*parent)
+        return "/tmp";
+    return *parent != '/' && realpath(parent, absolute) ? absolute : parent;
 }
 
 static int format_prefix(char *prefix, size_t size)

@@ -52,6 +52,19 @@ static char *list_cpusets(const struct hc_job *job)
     return fclose(out) == 0 ? text : NULL;
 }
 
+/*
+ * A list of one host. The library's own generator writes beyond its buffer when a name has more than 49
+ * characters before its digits (seen with 4.2.2), so longer ones go in the plain form, which it understands
+ * as well.
+ */
+static pmix_status_t describe_host(const char *hostname, char **node_map)
+{
+    enum { SAFE_LENGTH = 40 };
+    if (strlen(hostname) <= SAFE_LENGTH)
+        return PMIx_generate_regex(hostname, node_map);
+    return asprintf(node_map, "raw:%s", hostname) < 0 ? PMIX_ERR_NOMEM : PMIX_SUCCESS;
+}
+
 static hcomm_status_t texts_init(struct texts *texts, const struct hc_launch *launch)
 {
     const struct hc_job *job = &launch->job;
@@ -59,7 +72,7 @@ static hcomm_status_t texts_init(struct texts *texts, const struct hc_launch *la
     hcomm_status_t status = hc_error(HCOMM_ERR_NO_MEMORY, "no memory for the job's data");
     if (!texts->ranks || !texts->cpusets)
         goto fail;
-    pmix_status_t rc = PMIx_generate_regex(job->hostname, &texts->node_map);
+    pmix_status_t rc = describe_host(job->hostname, &texts->node_map);
     if (rc == PMIX_SUCCESS)
         rc = PMIx_generate_ppn(texts->ranks, &texts->proc_map);
     if (rc != PMIX_SUCCESS) {

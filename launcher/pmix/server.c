@@ -3,6 +3,9 @@
 #include "runtime/base/log.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,8 +167,28 @@ static hcomm_status_t init_library(struct hc_pmix *pmix)
     return status == PMIX_SUCCESS ? HCOMM_OK : hc_pmix_error("cannot start", status);
 }
 
+/* The library listens at an address of the host; without any it prints five lines that do not say so. */
+static hcomm_status_t check_network(void)
+{
+    struct ifaddrs *all = NULL;
+    bool found = getifaddrs(&all) != 0; /* cannot be told: let the library find out */
+    for (const struct ifaddrs *one = all; one && !found; one = one->ifa_next)
+        found = (one->ifa_flags & IFF_UP) && one->ifa_addr &&
+                (one->ifa_addr->sa_family == AF_INET || one->ifa_addr->sa_family == AF_INET6);
+    if (all)
+        freeifaddrs(all);
+    return found ? HCOMM_OK
+                 : hc_error(
+                       HCOMM_ERR_UNSUPPORTED,
+                       "no network interface is up, not even loopback, which ranks and launcher need to talk "
+                       "to each other; as root: ip link set lo up");
+}
+
 hcomm_status_t hc_pmix_start(struct hc_launch *launch, struct hc_pmix **result)
 {
+    hcomm_status_t status = check_network();
+    if (status != HCOMM_OK)
+        return status;
     struct hc_pmix *pmix = calloc(1, sizeof(*pmix));
     if (!pmix)
         return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for the PMIx server");
@@ -173,7 +196,7 @@ hcomm_status_t hc_pmix_start(struct hc_launch *launch, struct hc_pmix **result)
     hc_pmix_store_init(pmix);
     the_server = pmix;
     prefer_lean_components();
-    hcomm_status_t status = open_queue(pmix);
+    status = open_queue(pmix);
     if (status == HCOMM_OK)
         status = init_library(pmix);
     pmix->initialised = status == HCOMM_OK;

@@ -96,7 +96,7 @@ static bool parse_number(const struct hc_setting *setting, const char *text, int
     char *end = NULL;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (errno || end == text || isspace((unsigned char)*text))
+    if (errno || end == text || isspace((unsigned char)*text) || *text == '+')
         return false;
     int shift = setting->type == HC_SETTING_SIZE ? suffix_shift(end) : (*end ? -1 : 0);
     if (shift < 0 || value > (INT64_MAX >> shift) || value < (INT64_MIN >> shift))

@@ -190,6 +190,8 @@ static hcomm_status_t look(struct probe *probe)
     probe->found = hc_message_find(probe->comm, probe->source, probe->tag);
     if (probe->found)
         return HCOMM_OK;
+    if (hc_unlikely(probe->comm->context->forked))
+        return hc_error(HCOMM_ERR_INVALID, "probe: " HC_FORKED_TEXT, probe->comm->context->job->rank);
     if (probe->source == HCOMM_ANY_SOURCE)
         return HCOMM_AGAIN;
     struct hc_peer *peer = hc_comm_peer(probe->comm, probe->source);

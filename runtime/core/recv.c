@@ -200,6 +200,10 @@ static void undo_receive(struct hcomm_request *request)
 
 static hcomm_status_t post(struct hcomm_request *request, const struct hc_match_key *pattern)
 {
+    if (hc_unlikely(request->context->forked)) { /* nothing arrives in the child, from whomever */
+        hc_request_complete(request, HCOMM_ERR_INVALID);
+        return HCOMM_OK;
+    }
     if (pattern->source != HCOMM_ANY_SOURCE)
         request->peer = hc_comm_peer(request->comm, pattern->source);
     if (request->peer && request->peer->state == HC_PEER_FAILED) {

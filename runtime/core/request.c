@@ -136,7 +136,9 @@ void hc_request_explain(const struct hcomm_request *request)
     const char *what = request->kind == HC_REQUEST_RECV   ? "receive"
                        : request->kind == HC_REQUEST_SEND ? "send"
                                                           : "barrier";
-    if (request->status == HCOMM_ERR_TRUNCATED)
+    if (request->context->forked)
+        (void)hc_error(request->status, "%s: " HC_FORKED_TEXT, what, request->context->job->rank);
+    else if (request->status == HCOMM_ERR_TRUNCATED)
         (void)hc_error(HCOMM_ERR_TRUNCATED,
                        "receive: message from rank %d with tag %d has %zu bytes, room is for %zu",
                        request->source, request->tag, request->size, request->capacity);

@@ -44,6 +44,12 @@ static void use_in_child(void)
     int value = 9;
     need(hcomm_send(&value, sizeof(value), (hcomm_rank(hcomm) + 1) % hcomm_size(hcomm), 1, world),
          HCOMM_ERR_INVALID, "send of a forked child");
+    need(hcomm_recv(&value, sizeof(value), HCOMM_ANY_SOURCE, HCOMM_ANY_TAG, world, NULL), HCOMM_ERR_INVALID,
+         "receive from anybody by a forked child");
+    if (!strstr(hcomm_error_detail(), "forked from rank"))
+        _exit(5);
+    need(hcomm_probe(HCOMM_ANY_SOURCE, 1, world, NULL), HCOMM_ERR_INVALID, "probe of a forked child");
+    need(hcomm_iprobe(HCOMM_ANY_SOURCE, 1, world, NULL), HCOMM_ERR_INVALID, "iprobe of a forked child");
     need(hcomm_barrier(world), HCOMM_ERR_INVALID, "barrier of a forked child");
     need(hcomm_finalize(hcomm), HCOMM_ERR_INVALID, "finalize of a forked child");
 }

@@ -104,3 +104,22 @@ Test(ofi_netif, bad_selector_is_named)
         cr_expect_eq(hc_netif_selector_check(good[i]), HCOMM_OK, "%s", good[i]);
     cr_expect_eq(hc_netif_selector_check(NULL), HCOMM_OK);
 }
+
+Test(ofi_netif, selector_without_any_existing_interface_is_refused_with_those_there_are)
+{
+    cr_assert(hc_netif_selector_match("nope", "lo, eth0") == HCOMM_ERR_CONFIG);
+    cr_assert(strstr(hc_error_detail(), "lo, eth0") && strstr(hc_error_detail(), "nope"));
+    cr_assert(hc_netif_selector_match("eth", "lo, eth0") == HCOMM_ERR_CONFIG);
+    cr_assert(hc_netif_selector_match("nope,eth0", "lo, eth0") == HCOMM_OK);
+    cr_assert(hc_netif_selector_match("lo", "lo, eth0") == HCOMM_OK);
+    cr_assert(hc_netif_selector_match("^nope", "lo, eth0") == HCOMM_OK);
+    cr_assert(hc_netif_selector_match("10.0.0.0/8", "lo") == HCOMM_OK);
+    cr_assert(hc_netif_selector_match(NULL, "") == HCOMM_OK);
+}
+
+Test(ofi_netif, list_holds_the_loopback_interface)
+{
+    char list[256], small[2];
+    cr_assert(strstr(hc_netif_list(list, sizeof(list)), "lo"));
+    cr_assert(strlen(hc_netif_list(small, sizeof(small))) < sizeof(small));
+}

@@ -111,6 +111,45 @@ hcomm_status_t hc_netif_selector_check(const char *selector)
     return HCOMM_OK;
 }
 
+/* Whether `name` is an element of the list. */
+static bool list_has(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+    while (*list) {
+        size_t element = strcspn(list, ",");
+        if (element == len && strncmp(list, name, len) == 0)
+            return true;
+        list += element + strspn(list + element, ", ");
+    }
+    return false;
+}
+
+hcomm_status_t hc_netif_selector_match(const char *selector, const char *interfaces)
+{
+    if (!selector || !*selector)
+        return HCOMM_OK;
+    char element[ELEMENT_MAX];
+    bool too_long;
+    for (const char *rest = selector; next_element(&rest, element, &too_long);)
+        if (element[0] == '^' || strchr(element, '/') || list_has(interfaces, element))
+            return HCOMM_OK;
+    return hc_error(HCOMM_ERR_CONFIG,
+                    "HCOMM_NET_IF=%s names no network interface of this machine; there are %s", selector,
+                    interfaces);
+}
+
+const char *hc_netif_list(char *buf, size_t size)
+{
+    struct if_nameindex *all = if_nameindex();
+    size_t used = 0;
+    buf[0] = '\0';
+    for (const struct if_nameindex *one = all; one && one->if_name && used < size; one++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", used ? ", " : "", one->if_name);
+    if (all)
+        if_freenameindex(all);
+    return buf;
+}
+
 static bool element_matches(const char *element, const struct hc_netif *netif)
 {
     struct network network;

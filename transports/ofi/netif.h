@@ -33,6 +33,15 @@ enum hc_netif_verdict {
 hcomm_status_t hc_netif_selector_check(const char *selector) HC_MUST_CHECK;
 
 /*
+ * Whether a checked selector can select anything: it holds a network, leaves out, or names at least one of
+ * the interfaces given (names separated by ", "). HCOMM_ERR_CONFIG with a detail that lists those otherwise.
+ */
+hcomm_status_t hc_netif_selector_match(const char *selector, const char *interfaces) HC_MUST_CHECK;
+
+/* Names of this machine's interfaces, separated by ", ", as far as they fit; returns buf. */
+const char *hc_netif_list(char *buf, size_t size);
+
+/*
  * Judge one address against a checked selector (NULL or "": automatic). reason (a static string) says why
  * not, or how it was chosen. A selected loopback or bridge counts as usable.
  */

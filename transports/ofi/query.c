@@ -205,7 +205,11 @@ static void query_profile(struct hc_resource_list *list, const struct hc_ofi_lib
 
 hcomm_status_t hc_ofi_query(struct hc_resource_list *list)
 {
+    char interfaces[512];
     hcomm_status_t status = hc_netif_selector_check(list->settings->net_if);
+    if (status == HCOMM_OK && list->settings->net_if)
+        status =
+            hc_netif_selector_match(list->settings->net_if, hc_netif_list(interfaces, sizeof(interfaces)));
     if (status != HCOMM_OK)
         return status;
     const struct hc_ofi_lib *lib;
