@@ -4,6 +4,7 @@ HC_MAN_SOURCES = \
 	docs/man/hcomm_barrier.3.scd \
 	docs/man/hcomm_comm.3.scd \
 	docs/man/hcomm_error.3.scd \
+	docs/man/hcomm_event.3.scd \
 	docs/man/hcomm_info.1.scd \
 	docs/man/hcomm_init.3.scd \
 	docs/man/hcomm_mem.3.scd \
@@ -12,7 +13,9 @@ HC_MAN_SOURCES = \
 	docs/man/hcomm_recv.3.scd \
 	docs/man/hcomm_send.3.scd \
 	docs/man/hcomm_settings.5.scd \
+	docs/man/hcomm_stream.3.scd \
 	docs/man/hcomm_topology.3.scd \
+	docs/man/hcomm_transfer.3.scd \
 	docs/man/hcomm_wait.3.scd \
 	docs/man/hcommrun.1.scd \
 	docs/man/npusim.7.scd

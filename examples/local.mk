@@ -2,6 +2,7 @@
 noinst_PROGRAMS += \
 	examples/hello \
 	examples/pingpong \
+	examples/streams \
 	examples/topology \
 	examples/train_digits
 
@@ -10,6 +11,9 @@ examples_hello_LDADD = libhcommrt.la
 
 examples_pingpong_SOURCES = examples/pingpong.c
 examples_pingpong_LDADD = libhcommrt.la
+
+examples_streams_SOURCES = examples/streams.c
+examples_streams_LDADD = libhcommrt.la
 
 examples_topology_SOURCES = examples/topology.c
 examples_topology_LDADD = libhcommrt.la
@@ -27,6 +31,7 @@ examples_DATA = \
 	examples/README.md \
 	$(examples_hello_SOURCES) \
 	$(examples_pingpong_SOURCES) \
+	$(examples_streams_SOURCES) \
 	$(examples_topology_SOURCES) \
 	$(examples_train_digits_SOURCES)
 

@@ -11,7 +11,9 @@
 #include <hcomm/mem.h>
 #include <hcomm/p2p.h>
 #include <hcomm/request.h>
+#include <hcomm/stream.h>
 #include <hcomm/topo.h>
+#include <hcomm/transfer.h>
 #include <hcomm/types.h>
 
 #endif

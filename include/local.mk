@@ -8,5 +8,7 @@ hcomminclude_HEADERS = \
 	include/hcomm/mem.h \
 	include/hcomm/p2p.h \
 	include/hcomm/request.h \
+	include/hcomm/stream.h \
 	include/hcomm/topo.h \
+	include/hcomm/transfer.h \
 	include/hcomm/types.h

@@ -97,9 +97,9 @@ hcomm_status_t hc_spawn_process(const struct hc_spawn *spawn, pid_t *pid, struct
     *failure = (struct hc_spawn_failure){.step = found.step, .error = found.error};
     if (failure->step)
         return HCOMM_ERR_IO; /* a child that failed is reaped like any other */
-    /* The child does the same. Where vfork is a fork (under ThreadSanitizer), the first of the two to come makes
-     * the group, so that a signal to it reaches the rank at any time; after exec it fails, as there is nothing to
-     * do. */
+    /* The child does the same. Where vfork is a fork (under ThreadSanitizer), the first of the two to come
+     * makes the group, so that a signal to it reaches the rank at any time; after exec it fails, as there is
+     * nothing to do. */
     (void)setpgid(child, child);
     *pid = child;
     return HCOMM_OK;

@@ -17,15 +17,25 @@ extern "C" {
 #endif
 
 /*
- * Memory aligned to align_size, its length rounded up to it, contents undefined. NULL when the pool
- * (mem_pool_size) or the system has no room, or handle is NULL or size 0; hcomm_error_detail() tells which.
- * Owned by the caller until hcomm_free_host_mem(); what is left is freed by hcomm_finalize(). Any thread.
+ * Memory aligned to align_size, its length rounded up to it, contents undefined. With a device open it is
+ * pinned: the device's engines reach it, copies are asynchronous. NULL when the pool (mem_pool_size) or the
+ * system has no room, or handle is NULL or size 0; hcomm_error_detail() tells which. Owned by the caller
+ * until hcomm_free_host_mem(); what is left is freed by hcomm_finalize(). Any thread.
  */
 HCOMM_API void *hcomm_alloc_host_mem(hcomm_handle_t handle, size_t size);
 
-/* Give memory back; no operation may be using it. NULL is accepted; HCOMM_ERR_INVALID for a foreign pointer.
+/*
+ * Give memory back. Transfers (transfer.h) may be using it: it is then released, for others to get, when the
+ * last of them is complete, but the caller has lost it at once. No other operation may be using it. NULL is
+ * accepted; HCOMM_ERR_INVALID for a foreign pointer, or one given back already. Any thread.
  */
 HCOMM_API hcomm_status_t hcomm_free_host_mem(hcomm_handle_t handle, void *ptr);
+
+/*
+ * Bytes from one row of a matrix to the next, so that every row of `row` bytes starts aligned to align_size
+ * when the first does. 0 for a NULL handle, or when it would not fit a size_t. Any thread.
+ */
+HCOMM_API size_t hcomm_aligned_stride(hcomm_handle_t handle, size_t row);
 
 /* Kinds of memory. */
 typedef enum hcomm_memory_type {

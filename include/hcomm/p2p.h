@@ -11,9 +11,13 @@
  * Threads: any thread, any call. Blocking calls progress communication; for deadlines see request.h: a
  * blocking call that times out has given its buffer back (a receive is cancelled, a send abandoned). When
  * that happens in the middle of a transfer, the rank is given up as lost, because nothing less keeps its data
- * out of the buffer. A large message that was announced and not yet fetched may still be fetched, with what
- * the buffer holds then: after a send that timed out, do not trust what the receiver gets for it. Errors, all
- * calls: HCOMM_ERR_INVALID (rank or tag out of range, NULL buffer), HCOMM_ERR_PEER_LOST,
+ * out of the buffer. A large message that was announced and not yet received is withdrawn: the receiver is
+ * asked to leave the buffer alone, and the call returns when it has confirmed that (HCOMM_OK if it had
+ * fetched all meanwhile); a receive that matches such a message ends with HCOMM_ERR_CANCELLED. A receiver
+ * that does not communicate confirms nothing: after one second the call returns all the same, and the error's
+ * detail says that the buffer is to be kept unchanged until that rank has communicated again.
+ *
+ * Errors, all calls: HCOMM_ERR_INVALID (rank or tag out of range, NULL buffer), HCOMM_ERR_PEER_LOST,
  * HCOMM_ERR_UNREACHABLE, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_TIMEOUT (blocking calls).
  * SPDX-License-Identifier: BSD-3-Clause
  */

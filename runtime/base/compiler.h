@@ -8,6 +8,7 @@
 #define HC_MUST_CHECK      __attribute__((warn_unused_result))
 #define HC_PRINTF(fmt, va) __attribute__((format(printf, fmt, va)))
 #define HC_COLD            __attribute__((cold, noinline))
+#define HC_NOINLINE        __attribute__((noinline))
 #define HC_CACHE_LINE      64
 #define HC_CACHE_ALIGNED   __attribute__((aligned(HC_CACHE_LINE)))
 

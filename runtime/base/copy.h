@@ -8,6 +8,7 @@
 #ifndef HC_COPY_H
 #define HC_COPY_H
 
+#include <emmintrin.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,11 +49,37 @@ static inline void hc_copy_tiny(void *to, const void *from, size_t len)
     }
 }
 
-/* Copy len bytes (0 allowed, then with any pointers). */
-static inline void hc_copy(void *to, const void *from, size_t len)
+/* Copy 17 to 64 bytes without a call: two or four moves that may overlap. */
+static inline void hc_copy_line(void *to, const void *from, size_t len)
+{
+    unsigned char *dest = to;
+    const unsigned char *src = from;
+    __m128i first = _mm_loadu_si128((const __m128i *)(const void *)src);
+    __m128i last = _mm_loadu_si128((const __m128i *)(const void *)(src + len - 16));
+    if (len > 32) {
+        __m128i second = _mm_loadu_si128((const __m128i *)(const void *)(src + 16));
+        __m128i third = _mm_loadu_si128((const __m128i *)(const void *)(src + len - 32));
+        _mm_storeu_si128((__m128i *)(void *)(dest + 16), second);
+        _mm_storeu_si128((__m128i *)(void *)(dest + len - 32), third);
+    }
+    _mm_storeu_si128((__m128i *)(void *)dest, first);
+    _mm_storeu_si128((__m128i *)(void *)(dest + len - 16), last);
+}
+
+/* Copy at most 64 bytes (0 allowed, then with any pointers) without a call. */
+static inline void hc_copy_line_part(void *to, const void *from, size_t len)
 {
     if (len <= 16)
         hc_copy_tiny(to, from, len);
+    else
+        hc_copy_line(to, from, len);
+}
+
+/* Copy len bytes (0 allowed, then with any pointers). */
+static inline void hc_copy(void *to, const void *from, size_t len)
+{
+    if (len <= 64)
+        hc_copy_line_part(to, from, len);
     else if (len < HC_COPY_LONG)
         memcpy(to, from, len);
     else

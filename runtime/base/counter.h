@@ -14,6 +14,9 @@ enum hc_counter {
     HC_COUNTER_RNDV_PIPELINE,
     HC_COUNTER_RNDV_MAPPED,
     HC_COUNTER_BYTES_PLACED,
+    HC_COUNTER_DEVICE_DIRECT,
+    HC_COUNTER_DEVICE_STAGED,
+    HC_COUNTER_DEVICE_SMALL,
     HC_COUNTER_BYTES_SENT,
     HC_COUNTER_BYTES_RECEIVED,
     HC_COUNTER_SELF_MESSAGES,
@@ -32,10 +35,15 @@ enum hc_counter {
     HC_COUNTER_SLEEPS,
     HC_COUNTER_WAKEUPS,
     HC_COUNTER_PEERS_LOST,
+    HC_COUNTER_TRANSFERS,
+    HC_COUNTER_TRANSFER_BYTES,
+    HC_COUNTER_TRANSFERS_STAGED,
+    HC_COUNTER_STAGING_ALLOCATIONS,
     HC_COUNTER_COUNT
 };
 
-/* Updated under the context's lock, read by anybody: relaxed, no partner. */
+/* Each updated under one lock, the context's or that of its transfers; read by anybody: relaxed, no partner.
+ */
 struct hc_counters {
     _Atomic uint64_t value[HC_COUNTER_COUNT];
 };

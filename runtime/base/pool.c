@@ -1,6 +1,7 @@
 #include "runtime/base/pool.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void hc_pool_init(struct hc_pool *pool, size_t object_size, size_t per_slab)
 {
@@ -26,6 +27,7 @@ void *hc_pool_get_slow(struct hc_pool *pool)
     struct hc_pool_free *slab = aligned_alloc(HC_CACHE_LINE, bytes);
     if (!slab)
         return NULL;
+    (void)memset(slab, 0, bytes);
     slab->next = pool->slabs;
     pool->slabs = slab;
     for (size_t i = pool->per_slab; i-- > 0;) {

@@ -28,7 +28,10 @@ void hc_pool_fini(struct hc_pool *pool);
 /* Allocates one more slab; the slow path of hc_pool_get. NULL when memory is exhausted. */
 void *hc_pool_get_slow(struct hc_pool *pool);
 
-/* An object with undefined contents; NULL when memory is exhausted. */
+/*
+ * An object, NULL when memory is exhausted. It holds zeros the first time, and then what it held when it was given
+ * back; but for the first pointer, which is the pool's in between.
+ */
 static inline void *hc_pool_get(struct hc_pool *pool)
 {
     struct hc_pool_free *object = pool->free;

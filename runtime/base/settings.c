@@ -48,6 +48,8 @@ static const struct hc_setting settings[] = {
      .help = "NPU to use, -1 for host only"},
     {AT(npu), .type = HC_SETTING_STRING, .def_text = "auto",
      .help = "device runtime: auto (Ascend's, else the simulator), sim, off, or the path of a library"},
+    {AT(device_ipc), .type = HC_SETTING_ENUM, .choices = switch_names, .def = 1,
+     .help = "device memory is copied straight between devices of a host; off: staged, as between hosts"},
     {AT(progress_thread), .type = HC_SETTING_ENUM, .choices = switch_names,
      .help = "a thread that progresses communication while the application computes"},
     {AT(transports), .type = HC_SETTING_STRING,

@@ -27,6 +27,7 @@ struct hc_settings {
     size_t align_size;
     int device_id;       /* -1 = host only */
     const char *npu;     /* where the device runtime comes from */
+    int device_ipc;      /* 1: processes of a host share device memory */
     int progress_thread; /* 0 off, 1 on */
     const char *transports;
     const char *net_if;

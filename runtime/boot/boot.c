@@ -110,8 +110,16 @@ struct hc_boot_event hc_boot_next_event(struct hc_boot *boot)
     } else if (!boot->server_loss_told && atomic_load_explicit(&losses->server, memory_order_acquire)) {
         event.kind = HC_BOOT_EVENT_SERVER_LOST;
         boot->server_loss_told = true;
+    } else if (boot->calls_told != atomic_load_explicit(&losses->calls, memory_order_acquire)) {
+        event.kind = HC_BOOT_EVENT_CALLED;
+        boot->calls_told = atomic_load_explicit(&losses->calls, memory_order_acquire);
     }
     return event;
+}
+
+hcomm_status_t hc_boot_call_rank(struct hc_boot *boot, uint32_t rank)
+{
+    return boot->ops->call_rank(boot, rank);
 }
 
 hcomm_status_t hc_boot_hosts(struct hc_boot *boot, uint32_t *host_of)

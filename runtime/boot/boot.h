@@ -34,6 +34,7 @@ enum hc_boot_event_kind {
     HC_BOOT_EVENT_NONE,
     HC_BOOT_EVENT_RANK_LOST,   /* a rank ended abnormally */
     HC_BOOT_EVENT_SERVER_LOST, /* the launcher's server is gone: the job is over */
+    HC_BOOT_EVENT_CALLED,      /* some rank called this one: hc_boot_call_rank() */
 };
 
 struct hc_boot_event {
@@ -104,6 +105,12 @@ void hc_boot_drain(struct hc_boot *boot);
  * the server as well. Cheap: two plain loads when there is none.
  */
 struct hc_boot_event hc_boot_next_event(struct hc_boot *boot);
+
+/*
+ * Tell a rank of the job that something is wanted of it: it gets HC_BOOT_EVENT_CALLED, once for any number of
+ * calls before it looks. Does not wait; whether the call arrives, only an answer of another kind can tell.
+ */
+hcomm_status_t hc_boot_call_rank(struct hc_boot *boot, uint32_t rank) HC_MUST_CHECK;
 
 /* Host index of every rank (size entries), hosts numbered in order of their lowest rank. May ask the server.
  */

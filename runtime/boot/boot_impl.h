@@ -21,6 +21,7 @@ struct hc_boot_ops {
     hcomm_status_t (*put)(struct hc_boot *boot, const char *key, const void *blob, size_t size) HC_MUST_CHECK;
     hcomm_status_t (*issue)(struct hc_boot *boot, struct hc_boot_call *call) HC_MUST_CHECK;
     hcomm_status_t (*hosts)(struct hc_boot *boot, uint32_t *host_of) HC_MUST_CHECK;
+    hcomm_status_t (*call_rank)(struct hc_boot *boot, uint32_t rank) HC_MUST_CHECK;
 };
 
 /* Ranks that ended abnormally, in the order noticed, each once; written by one side, read by others. */
@@ -29,6 +30,8 @@ struct hc_boot_losses {
     atomic_size_t count; /* release: entries below are written; partner: acquire in hc_boot_next_event */
     /* The server is gone. release; partner: acquire in hc_boot_next_event and hc_boot_drain */
     atomic_bool server;
+    /* Calls of other ranks so far. release; partner: acquire in hc_boot_next_event */
+    atomic_uint calls;
 };
 
 struct hc_boot {
@@ -44,6 +47,7 @@ struct hc_boot {
     struct hc_boot_losses *losses; /* NULL when nothing can be lost */
     size_t losses_told;
     bool server_loss_told;
+    unsigned calls_told;
 };
 
 struct hc_boot_call {

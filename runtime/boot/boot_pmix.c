@@ -165,11 +165,26 @@ static void on_server_lost(size_t id, pmix_status_t status, const pmix_proc_t *s
         done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, done_arg);
 }
 
+/* Above the codes that PMIx keeps for itself; any number will do that no other program of the job uses. */
+enum { CALL_CODE = PMIX_EXTERNAL_ERR_BASE - 2209 };
+
+static void on_called(size_t id, pmix_status_t status, const pmix_proc_t *source, pmix_info_t info[],
+                      size_t ninfo, pmix_info_t *results, size_t nresults,
+                      pmix_event_notification_cbfunc_fn_t done, void *done_arg)
+{
+    (void)id, (void)status, (void)source, (void)info, (void)ninfo, (void)results, (void)nresults;
+    /* release: partner is the acquire in hc_boot_next_event */
+    atomic_fetch_add_explicit(&session.losses.calls, 1, memory_order_release);
+    signal_boots();
+    if (done)
+        done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, done_arg);
+}
+
 static void on_registered(pmix_status_t status, size_t id, void *arg)
 {
     (void)id;
     if (status != PMIX_SUCCESS)
-        hc_log_debug("PMIx events about lost %s are not available: %s", (const char *)arg,
+        hc_log_debug("PMIx events about %s are not available: %s", (const char *)arg,
                      PMIx_Error_string(status));
 }
 
@@ -182,9 +197,12 @@ static void register_events(void)
         PMIX_ERR_PROC_ABORTED_BY_SIG,  PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED, PMIX_ERR_EXIT_NONZERO_TERM,
         PMIX_ERR_PROC_ABORTED,         PMIX_EVENT_PROC_TERMINATED,
     };
-    static char servers[] = "servers", ranks[] = "ranks";
+    static pmix_status_t call_codes[] = {CALL_CODE};
+    static char servers[] = "lost servers", ranks[] = "lost ranks", calls[] = "calls of ranks";
     (void)PMIx_Register_event_handler(server_codes, hc_array_len(server_codes), NULL, 0, on_server_lost,
                                       on_registered, servers);
+    (void)PMIx_Register_event_handler(call_codes, hc_array_len(call_codes), NULL, 0, on_called, on_registered,
+                                      calls);
     (void)PMIx_Register_event_handler(rank_codes, hc_array_len(rank_codes), NULL, 0, on_rank_lost,
                                       on_registered, ranks);
 }
@@ -557,6 +575,38 @@ static hcomm_status_t pmix_issue(struct hc_boot *boot, struct hc_boot_call *call
     return call->fence ? issue_fence(boot, call) : issue_get(boot, call);
 }
 
+/* ---- calls ---- */
+
+enum { CALL_INFOS = 2 };
+
+static void on_call_sent(pmix_status_t rc, void *arg)
+{
+    pmix_info_t *infos = arg;
+    if (rc != PMIX_SUCCESS && rc != PMIX_OPERATION_SUCCEEDED)
+        hc_log_debug("PMIx_Notify_event: %s", PMIx_Error_string(rc));
+    PMIX_INFO_FREE(infos, CALL_INFOS);
+}
+
+static hcomm_status_t pmix_call_rank(struct hc_boot *base, uint32_t rank)
+{
+    (void)base;
+    bool yes = true;
+    pmix_proc_t target;
+    pmix_info_t *infos = NULL;
+    PMIX_INFO_CREATE(infos, CALL_INFOS);
+    if (!infos)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for a PMIx event");
+    PMIX_LOAD_PROCID(&target, session.self.nspace, rank);
+    PMIX_INFO_LOAD(&infos[0], PMIX_EVENT_CUSTOM_RANGE, &target, PMIX_PROC);
+    PMIX_INFO_LOAD(&infos[1], PMIX_EVENT_NON_DEFAULT, &yes, PMIX_BOOL);
+    pmix_status_t rc = PMIx_Notify_event(CALL_CODE, &session.self, PMIX_RANGE_CUSTOM, infos, CALL_INFOS,
+                                         on_call_sent, infos);
+    if (rc == PMIX_SUCCESS)
+        return HCOMM_OK;
+    on_call_sent(rc, infos);
+    return rc == PMIX_OPERATION_SUCCEEDED ? HCOMM_OK : pmix_error(rc, "PMIx_Notify_event");
+}
+
 /* ---- hosts ---- */
 
 static bool read_node_ids(uint32_t *ids)
@@ -703,6 +753,7 @@ static const struct hc_boot_ops pmix_ops = {
     .put = pmix_put,
     .issue = pmix_issue,
     .hosts = pmix_hosts,
+    .call_rank = pmix_call_rank,
 };
 
 hcomm_status_t hc_boot_pmix_open(int timeout_ms, struct hc_boot **opened)

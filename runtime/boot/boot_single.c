@@ -92,12 +92,20 @@ static hcomm_status_t single_hosts(struct hc_boot *base, uint32_t *host_of)
     return HCOMM_OK;
 }
 
+/* There is no other rank, and this one needs no telling. */
+static hcomm_status_t single_call_rank(struct hc_boot *base, uint32_t rank)
+{
+    (void)base, (void)rank;
+    return HCOMM_OK;
+}
+
 static const struct hc_boot_ops single_ops = {
     .name = "single",
     .close = single_close,
     .put = single_put,
     .issue = single_issue,
     .hosts = single_hosts,
+    .call_rank = single_call_rank,
 };
 
 hcomm_status_t hc_boot_single_open(int timeout_ms, struct hc_boot **boot)

@@ -17,6 +17,7 @@
 #include "runtime/core/barrier.h"
 
 #include "runtime/core/coll.h"
+#include "runtime/core/request.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -609,7 +610,7 @@ hcomm_status_t hc_barrier_explain_timeout(const struct hcomm_request *request)
 
 /* ---- public calls ---- */
 
-static hcomm_status_t start(struct hcomm_comm *comm, struct hcomm_request **out)
+hcomm_status_t hc_barrier_start(struct hcomm_comm *comm, struct hcomm_request **out)
 {
     hcomm_status_t status = hc_barrier_prepare(comm);
     if (status != HCOMM_OK)
@@ -657,7 +658,7 @@ static void poll_directly(struct hcomm_request *request)
 static hcomm_status_t run_blocking(struct hcomm_comm *comm)
 {
     struct hcomm_request *request = NULL;
-    hcomm_status_t status = start(comm, &request);
+    hcomm_status_t status = hc_barrier_start(comm, &request);
     if (status != HCOMM_OK)
         return status;
     poll_directly(request);
@@ -697,7 +698,7 @@ HCOMM_API hcomm_status_t hcomm_ibarrier(hcomm_comm_t comm, hcomm_request_t *requ
         return hc_error(HCOMM_ERR_INVALID, "hcomm_ibarrier: %s is NULL", comm ? "request" : "comm");
     hc_lock_acquire(&comm->context->lock);
     struct hcomm_request *started = NULL;
-    hcomm_status_t status = start(comm, &started);
+    hcomm_status_t status = hc_barrier_start(comm, &started);
     if (status == HCOMM_OK)
         *request = started;
     hc_lock_release(&comm->context->lock);

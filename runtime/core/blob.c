@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { BLOB_MAGIC = 0x62636368 /* "hccb" */, BLOB_VERSION = 1 };
+enum { BLOB_MAGIC = 0x62636368 /* "hccb" */, BLOB_VERSION = 2 };
 
 struct blob_head {
     uint32_t magic;
@@ -15,7 +15,7 @@ struct blob_head {
     int32_t device;
     uint16_t hostname_len;
     uint16_t cpuset_len;
-    uint32_t zero;
+    uint32_t device_pid;
 };
 _Static_assert(sizeof(struct blob_head) == 40, "wire size");
 
@@ -67,6 +67,7 @@ static bool put_all(struct cursor *cursor, const struct hc_blob *blob)
         .eager_window = blob->eager_window,
         .numa_node = blob->numa_node,
         .device = blob->device,
+        .device_pid = blob->device_pid,
         .hostname_len = (uint16_t)blob->hostname_len,
         .cpuset_len = (uint16_t)blob->cpuset_len,
     };
@@ -141,6 +142,8 @@ static hcomm_status_t check_head(const struct blob_head *head)
         return malformed("too many addresses");
     if (head->pid == 0 || head->pid > INT32_MAX)
         return malformed("process id");
+    if (head->device < -1 || head->device_pid > INT32_MAX || (head->device == -1 && head->device_pid))
+        return malformed("device");
     return HCOMM_OK;
 }
 
@@ -159,6 +162,7 @@ hcomm_status_t hc_blob_parse(const void *bytes, size_t size, struct hc_blob *blo
         .eager_window = head.eager_window,
         .numa_node = head.numa_node,
         .device = head.device,
+        .device_pid = head.device_pid,
         .hostname_len = head.hostname_len,
         .cpuset_len = head.cpuset_len,
         .num_addresses = head.num_addresses,

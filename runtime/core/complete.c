@@ -100,12 +100,32 @@ static hcomm_status_t take_locked(hcomm_request_t *request, hcomm_message_status
     return outcome;
 }
 
+/* Have the lock of `context` instead of that of `locked`; NULL: of none. Returns what is locked now. */
+static inline struct hcomm_context *lock_instead(struct hcomm_context *locked, struct hcomm_context *context)
+{
+    if (hc_likely(locked == context))
+        return locked;
+    if (locked)
+        hc_lock_release(&locked->lock);
+    if (context)
+        hc_lock_acquire(&context->lock);
+    return context;
+}
+
 static hcomm_status_t take_all(size_t n, hcomm_request_t *requests, hcomm_message_status_t *statuses)
 {
+    struct hcomm_context *locked = NULL;
     hcomm_status_t outcome = HCOMM_OK;
-    for (size_t i = 0; i < n; i++)
-        if (take_locked(&requests[i], nth(statuses, i)) != HCOMM_OK)
+    for (size_t i = 0; i < n; i++) {
+        if (!requests[i]) {
+            null_status(nth(statuses, i));
+            continue;
+        }
+        locked = lock_instead(locked, requests[i]->context);
+        if (hc_unlikely(take(&requests[i], nth(statuses, i)) != HCOMM_OK))
             outcome = HCOMM_ERR_IN_STATUS;
+    }
+    (void)lock_instead(locked, NULL);
     return outcome;
 }
 
@@ -122,14 +142,14 @@ HCOMM_API hcomm_status_t hcomm_testall(size_t n, hcomm_request_t *requests, hcom
 HCOMM_API hcomm_status_t hcomm_waitall(size_t n, hcomm_request_t *requests, hcomm_message_status_t *statuses)
 {
     hcomm_status_t status = check_array("hcomm_waitall", n, requests);
+    struct hcomm_context *locked = NULL;
     for (size_t i = 0; status == HCOMM_OK && i < n; i++) {
         if (!requests[i] || hc_request_is_complete(requests[i]))
             continue;
-        struct hcomm_context *context = requests[i]->context;
-        hc_lock_acquire(&context->lock);
+        locked = lock_instead(locked, requests[i]->context);
         status = hc_request_wait(requests[i]);
-        hc_lock_release(&context->lock);
     }
+    (void)lock_instead(locked, NULL);
     return status == HCOMM_OK ? take_all(n, requests, statuses) : status;
 }
 

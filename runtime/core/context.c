@@ -2,10 +2,12 @@
 #include "runtime/core/core.h"
 
 #include "runtime/core/device.h"
+#include "runtime/core/device_ipc.h"
 #include "runtime/core/peer.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/select.h"
+#include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
 #include "runtime/topo/topo.h"
 
@@ -127,9 +129,9 @@ static hcomm_status_t init_storage(struct hcomm_context *context)
     return hc_match_init(&context->match);
 }
 
-static hcomm_status_t open_transports(struct hcomm_context *context)
+static struct hc_iface_params iface_params(struct hcomm_context *context)
 {
-    const struct hc_iface_params params = {
+    return (struct hc_iface_params){
         .am = hc_core_am,
         .ep_failed = hc_core_ep_failed,
         .arg = context,
@@ -141,13 +143,19 @@ static hcomm_status_t open_transports(struct hcomm_context *context)
         .local_size = context->job->local_size,
         .job_id = context->job_id,
     };
+}
+
+static hcomm_status_t open_transports(struct hcomm_context *context)
+{
+    const struct hc_iface_params params = iface_params(context);
     return hc_select_open(context, &params);
 }
 
-static hcomm_status_t watch_transports(struct hcomm_context *context)
+/* Those from number `first` on. */
+static hcomm_status_t watch_transports(struct hcomm_context *context, unsigned first)
 {
-    hcomm_status_t status = hc_wait_add(context, hc_boot_fd(context->boot), HC_WAIT_BOOT, 0);
-    for (unsigned i = 0; status == HCOMM_OK && i < context->num_ifaces; i++) {
+    hcomm_status_t status = HCOMM_OK;
+    for (unsigned i = first; status == HCOMM_OK && i < context->num_ifaces; i++) {
         struct hc_iface *iface = context->ifaces[i].iface;
         if (iface->attr.caps & HC_CAP_EVENT)
             status = hc_wait_add(context, iface->transport->event_fd(iface), HC_WAIT_IFACE, i);
@@ -185,7 +193,8 @@ hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, s
         .pid = (uint32_t)getpid(),
         .eager_window = (uint32_t)context->eager_window,
         .numa_node = -1,
-        .device = -1,
+        .device = context->device ? hc_device_physical(context->device) : -1,
+        .device_pid = context->device ? hc_device_pid(context->device) : 0,
         .hostname = context->job->hostname,
         .hostname_len = strlen(context->job->hostname),
         .cpuset = context->cpuset,
@@ -195,12 +204,37 @@ hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, s
     return status == HCOMM_OK ? hc_blob_pack(&blob, bytes, HC_BLOB_MAX, size) : status;
 }
 
-static hcomm_status_t publish_self(struct hcomm_context *context)
+static hcomm_status_t publish_self(struct hcomm_context *context, const char *key)
 {
     uint8_t bytes[HC_BLOB_MAX];
     size_t size = 0;
     hcomm_status_t status = hc_context_describe(context, bytes, &size);
-    return status == HCOMM_OK ? hc_boot_put(context->boot, context->key, bytes, size) : status;
+    return status == HCOMM_OK ? hc_boot_put(context->boot, key, bytes, size) : status;
+}
+
+static hcomm_status_t add_transports(struct hcomm_context *context)
+{
+    const struct hc_iface_params params = iface_params(context);
+    unsigned before = context->num_ifaces;
+    hcomm_status_t status = hc_select_add_ofi(context, &params);
+    return status == HCOMM_OK ? watch_transports(context, before) : status;
+}
+
+hcomm_status_t hc_context_open_more(struct hcomm_context *context)
+{
+    char key[HC_CONTEXT_KEY_MAX];
+    if (context->opened_more || context->forked)
+        return HCOMM_OK;
+    context->opened_more = true;
+    if (hc_select_may_add_ofi(context) && add_transports(context) != HCOMM_OK)
+        hc_log_info("no further transport: %s", hc_error_detail());
+    return publish_self(context, hc_context_more_key(context, key));
+}
+
+const char *hc_context_more_key(const struct hcomm_context *context, char *key)
+{
+    (void)snprintf(key, HC_CONTEXT_KEY_MAX, "%s.more", context->key);
+    return key;
 }
 
 static bool exchange_is_done(void *arg)
@@ -249,11 +283,13 @@ static hcomm_status_t start(struct hcomm_context *context, const hcomm_config_t 
     if (status == HCOMM_OK)
         status = open_transports(context);
     if (status == HCOMM_OK)
-        status = watch_transports(context);
+        status = hc_wait_add(context, hc_boot_fd(context->boot), HC_WAIT_BOOT, 0);
+    if (status == HCOMM_OK)
+        status = watch_transports(context, 0);
     if (status == HCOMM_OK)
         status = hc_comm_create_builtin(context);
     if (status == HCOMM_OK)
-        status = publish_self(context);
+        status = publish_self(context, context->key);
     if (status == HCOMM_OK && context->settings.progress_thread)
         status = hc_progress_thread_start(context);
     return status;
@@ -307,6 +343,7 @@ static void end_operations(struct hcomm_context *context)
 
 void hc_context_destroy(struct hcomm_context *context)
 {
+    hc_streams_fini(context);
     hc_topology_fini(context);
     if (context->infos.next)
         hc_info_fini(context);

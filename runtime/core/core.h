@@ -34,7 +34,7 @@
 
 struct hc_device;
 
-enum { HC_IFACE_MAX = 16, HC_COMM_BUCKETS = 64 };
+enum { HC_CONTEXT_KEY_MAX = 32, HC_IFACE_MAX = 16, HC_COMM_BUCKETS = 64 };
 
 /* ---- peers ---- */
 
@@ -70,6 +70,7 @@ struct hc_peer {
         rndv_waiting; /* requests whose transfer waits: beyond queue_depth, or the ep is not there yet */
     unsigned rndv_inflight; /* in streaming */
     bool rkey_useless;      /* a get turned out impossible: pieces from now on */
+    bool ipc_useless;       /* so did sharing device memory */
 
     uint8_t *batch; /* SMALL_MSG: gathered messages, batch_used bytes */
     size_t batch_used, batch_room;
@@ -77,6 +78,7 @@ struct hc_peer {
     struct hc_boot_op boot_op; /* FETCHING */
     struct hc_list fetching;   /* in context->fetching */
     unsigned attempts;         /* to reach it that failed */
+    bool more;                 /* what it has opened besides is asked for, or known */
     uint64_t retry_at;         /* clock, when a further attempt is due; 0: none */
 
     struct hc_list failing; /* in context->failing until its operations have been failed */
@@ -92,14 +94,19 @@ struct hc_peer {
 
 enum hc_request_kind { HC_REQUEST_SEND, HC_REQUEST_RECV, HC_REQUEST_BARRIER };
 
-/* An operation in flight. From context->request_pool; freed by the completing test or wait, or at once if
- * orphan. */
+/*
+ * An operation in flight. From context->request_pool; freed by the completing test or wait, or at once if
+ * orphan. Fields up to `finished` are set anew for each operation; those behind are zero in free requests, so
+ * that a small message, which needs none of them, does not have to write them.
+ */
 struct hcomm_request {
     enum hc_request_kind kind;
     atomic_bool complete; /* set last, release; partner: acquire in hc_request_complete_unlocked */
     bool orphan;          /* nobody will ask: free at completion */
     bool cancelled;
-    bool immortal; /* the context's shared "already complete" request */
+    bool immortal;  /* the context's shared "already complete" request */
+    bool on_device; /* buf is in device memory */
+    bool light;     /* nothing behind `finished` was set: an eager message met its receive, and no more */
     hcomm_status_t status;
     struct hcomm_context *context;
     struct hcomm_comm *comm;
@@ -110,18 +117,19 @@ struct hcomm_request {
     size_t capacity; /* RECV: room; SEND: bytes to send */
 
     struct hc_match_recv match; /* RECV: while posted */
+    size_t finished;            /* bytes complete */
 
     /* rendezvous, both sides */
     struct hc_list stream_node; /* in peer->streaming or peer->rndv_waiting */
     uint64_t id;                /* in context->ids; 0: none */
     uint64_t remote_id;
-    size_t accept;   /* bytes that travel */
-    size_t issued;   /* bytes handed to the transport */
-    size_t finished; /* bytes complete */
-    unsigned ops;    /* transport operations in flight */
-    bool started;    /* SEND: RTS or EAGER_SYNC is out: answers to it are expected */
-    bool sync;       /* SEND: completes at match */
-    void *offer;     /* RECV: a copy of the rkey offered, while waiting */
+    size_t accept;  /* bytes that travel */
+    size_t issued;  /* bytes handed to the transport */
+    unsigned ops;   /* transport operations in flight */
+    bool started;   /* SEND: RTS or EAGER_SYNC is out: answers to it are expected */
+    bool sync;      /* SEND: completes at match */
+    bool withdrawn; /* SEND: WITHDRAW is out: whatever the answer, it ends the request */
+    void *offer;    /* RECV: a copy of the rkey offered, while waiting */
     size_t offer_len;
     bool owns_buf;     /* SEND: buf is freed with the rendezvous */
     bool transferring; /* counted in peer->rndv_inflight */
@@ -133,8 +141,11 @@ struct hcomm_request {
     uint32_t share_generation, share_index;
     struct hc_arena *share_arena; /* RECV: the share is open in it; NULL: none */
     bool placing;                 /* SEND: puts the parts it claims into the receiver's memory */
-    bool shared;                  /* SEND, placing: the receiver copies, too, and says when it is over */
+    bool shared;                  /* SEND: the receiver copies, too, and says when it is over */
     uint64_t activity;            /* clock of the last progress, for deadlines */
+    /* device memory (staged.c) */
+    struct hc_staged *staged; /* NULL: nothing special about it */
+    uint32_t offer_kind;      /* enum hc_offer: SEND: offered; RECV: kept or taken */
 
     /* BARRIER */
     struct hc_list barrier_node; /* in comm->barriers */
@@ -168,8 +179,10 @@ struct hcomm_message {
     size_t size;             /* of the whole message */
     uint64_t send_id;        /* rendezvous and synchronous */
     bool rndv, sync, pooled;
+    bool withdrawn;    /* rendezvous: the sender gave it up; its receive will fail */
     uint64_t address;  /* rendezvous by get */
     uint32_t rkey_len; /* rkey bytes are in payload */
+    uint32_t offer;    /* enum hc_offer, what they are */
     size_t charged;    /* counted in context->unexpected_bytes */
     size_t credit;     /* to give back to the sender when consumed */
     uint8_t payload[];
@@ -248,8 +261,8 @@ struct hcomm_context {
 
     struct hc_boot *boot;
     const struct hc_boot_job *job;
-    char key[32];     /* of our blob in the modex */
-    char job_id[320]; /* name space and context number */
+    char key[HC_CONTEXT_KEY_MAX - 8]; /* of our blob in the modex */
+    char job_id[320];                 /* name space and context number */
     uint64_t host_id;
     char cpuset[1024];
     uint32_t *host_of; /* per rank; NULL until hc_context_hosts() */
@@ -270,7 +283,7 @@ struct hcomm_context {
 
     struct hc_match match;
     struct hc_awaited *awaited; /* NULL: none */
-    struct hc_list taken; /* messages that mprobe took and mrecv has not received: match.all */
+    struct hc_list taken;       /* messages that mprobe took and mrecv has not received: match.all */
     struct hc_pool request_pool, message_pool, op_pool;
     struct hcomm_request done_send; /* what isend returns when the message left at once */
     struct hcomm_request done_recv; /* what irecv from HCOMM_RANK_NULL returns */
@@ -298,7 +311,8 @@ struct hcomm_context {
     atomic_uint waiters; /* threads inside a wait */
     bool oversubscribed;
     bool finalizing;
-    bool forked; /* inherited by fork(): every operation fails, as everything is the parent's */
+    bool opened_more; /* hc_context_open_more() was called */
+    bool forked;      /* inherited by fork(): every operation fails, as everything is the parent's */
 
     /* bandwidth limit: bytes that may be sent now */
     int64_t tokens;
@@ -310,12 +324,14 @@ struct hcomm_context {
     atomic_uint progress_kick; /* futex word */
     atomic_bool progress_parked;
 
-    struct hc_device *device;    /* device.c; NULL: host only */
-    struct hc_ranges blocks;     /* mem_types.c: HOST memory; data: unused */
-    struct hc_host_pool *memory; /* mem.c; NULL until first use */
-    hcomm_topology_t *topology;  /* topology.c; NULL until first use */
-    struct hc_topo *topo;        /* loaded at first need */
-    struct hc_list infos;        /* info.c: strings handed out */
+    struct hc_device *device;       /* device.c; NULL: host only */
+    struct hc_ranges blocks;        /* mem_types.c: HOST memory; data: unused */
+    struct hc_host_pool *memory;    /* mem.c; NULL until first use */
+    struct hc_transfers *transfers; /* transfer.h; NULL until first use */
+    hcomm_topology_t *topology;     /* topology.c; NULL until first use */
+    struct hc_topo *topo;           /* loaded at first need */
+    struct hc_list infos;           /* info.c: strings handed out */
+    struct hc_streams *streams;     /* stream.c; NULL until first use */
 };
 
 /* ---- context.c ---- */
@@ -326,6 +342,14 @@ void hc_context_destroy(struct hcomm_context *context);
 const uint32_t *hc_context_hosts(struct hcomm_context *context);
 /* Write this rank's blob (HC_BLOB_MAX bytes of room). */
 hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, size_t *size) HC_MUST_CHECK;
+
+/*
+ * Shared memory turned out not to reach a rank of this host: open what else there is, at the first call, and
+ * publish the new description under hc_context_more_key() (HC_CONTEXT_KEY_MAX bytes), in any case, so that
+ * who asks for it gets an answer.
+ */
+hcomm_status_t hc_context_open_more(struct hcomm_context *context) HC_MUST_CHECK;
+const char *hc_context_more_key(const struct hcomm_context *context, char *key);
 
 /* ---- peer.c ---- */
 
@@ -359,11 +383,13 @@ void hc_peer_disown_all(struct hcomm_context *context);
 
 /*
  * Start a send; the arguments are checked already. On HCOMM_OK *request is a request of the context, which
- * may be &context->done_send. Callers for whom speed counts try hc_send_now() first. comm_id is comm->id, or with HC_COMM_INTERNAL for the runtime's own messages.
+ * may be &context->done_send. Callers for whom speed counts try hc_send_now() first. comm_id is comm->id, or
+ * with HC_COMM_INTERNAL for the runtime's own messages.
  */
 hcomm_status_t hc_send_start(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
                              int dest, int tag, bool sync, struct hcomm_request **request) HC_MUST_CHECK;
-/* Receive and wait; what hc_recv_start() and hc_request_finish() do together, cheaper when the message is near. */
+/* Receive and wait; what hc_recv_start() and hc_request_finish() do together, cheaper when the message is
+ * near. */
 hcomm_status_t hc_recv_blocking(struct hcomm_comm *comm, void *buf, size_t capacity, int source, int tag,
                                 hcomm_message_status_t *message_status) HC_MUST_CHECK;
 hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *buf, size_t capacity,
@@ -376,13 +402,7 @@ void hc_message_discard(struct hcomm_context *context, struct hcomm_message *mes
 /* The transport's upcall: checks and dispatches an arrived message. */
 void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len);
 
-/* ---- request.c, wait.c, progress.c ---- */
-
-/* A zeroed request of the communicator; NULL (with an error detail) when memory is exhausted. */
-struct hcomm_request *hc_request_new(struct hcomm_comm *comm, enum hc_request_kind kind);
-void hc_request_free(struct hcomm_request *request);
-/* Mark complete; frees an orphan. */
-void hc_request_complete(struct hcomm_request *request, hcomm_status_t status);
+/* ---- wait.c, progress.c; requests: request.h ---- */
 
 /* Poll everything once; returns how much moved. */
 unsigned hc_progress(struct hcomm_context *context);
@@ -439,6 +459,8 @@ void hc_barrier_fail_peer(struct hcomm_context *context, struct hc_peer *peer);
 bool hc_barrier_may_sleep(struct hcomm_context *context);
 /* Set the thread's error detail to who has not arrived at a barrier; returns HCOMM_ERR_TIMEOUT. */
 hcomm_status_t hc_barrier_explain_timeout(const struct hcomm_request *request);
+/* Start a barrier among more than one member; *request is the caller's. */
+hcomm_status_t hc_barrier_start(struct hcomm_comm *comm, struct hcomm_request **request) HC_MUST_CHECK;
 /* Forget what came early; communicators are destroyed already. */
 void hc_barrier_fini(struct hcomm_context *context);
 

@@ -1,6 +1,9 @@
 /* Opening the device of a context, and telling its memory from the host's. */
 #include "runtime/core/device_impl.h"
 
+#include "runtime/core/device_ipc.h"
+#include "runtime/core/staged.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,7 +41,7 @@ static const struct {
      "the device is lost: see the system's log (npu-smi, dmesg), restart the rank on another device"},
 };
 
-hcomm_status_t hc_device_error(const struct hc_device *device, int code, const char *what, ...)
+hcomm_status_t hc_device_error(struct hc_device *device, int code, const char *what, ...)
 {
     char words[192];
     va_list args;
@@ -53,6 +56,7 @@ hcomm_status_t hc_device_error(const struct hc_device *device, int code, const c
             remedy = remedies[i].remedy;
         }
     const char *detail = hc_acl_detail(device->acl);
+    atomic_store_explicit(&device->last_code, code, memory_order_relaxed);
     return hc_error(status, "rank %u: device %d (physical %d): %s: %s (code %d%s%s); %s",
                     device->context->job->rank, device->id, device->physical, words, hc_acl_text(code), code,
                     *detail ? ": " : "", detail, remedy);
@@ -151,6 +155,13 @@ hcomm_status_t hc_device_open(struct hcomm_context *context)
         return status;
     }
     hc_device_copies_init(device);
+    hc_list_init(&device->imports);
+    status = hc_staged_init(device);
+    if (status != HCOMM_OK) {
+        (void)device->acl->aclrtResetDevice(device->id);
+        free(device);
+        return status;
+    }
     hc_log_info("device %d (physical %d) of %s", device->id, device->physical, device->acl->library);
     context->device = device;
     return HCOMM_OK;
@@ -203,6 +214,8 @@ void hc_device_close(struct hcomm_context *context)
     int previous = UNCHANGED;
     if (!context->forked && hc_device_enter(device, &previous) == HCOMM_OK) {
         hc_device_copies_fini(device);
+        hc_staged_fini(device);
+        hc_device_ipc_fini(device);
         for (size_t i = 0; i < device->ranges.count; i++)
             free_block(device, &device->ranges.entries[i]);
         hc_device_leave(device, previous);
@@ -391,7 +404,9 @@ hcomm_status_t hc_device_free(struct hc_device *device, void *ptr)
                         "hcomm_mem_alloc(): freed already, or inside a block",
                         device->context->job->rank, device->id, device->physical, ptr);
     int previous = UNCHANGED;
-    hcomm_status_t status = hc_device_enter(device, &previous);
+    hcomm_status_t status = hc_device_withdraw(device, range->data);
+    if (status == HCOMM_OK)
+        status = hc_device_enter(device, &previous);
     if (status != HCOMM_OK)
         return status;
     int code = release(device->acl, (enum hc_place)range->kind, range->data);
@@ -444,7 +459,9 @@ hcomm_status_t hc_device_deregister(struct hc_device *device, void *ptr)
         return hc_error(HCOMM_ERR_INVALID, "rank %u: device %d: %p is not the start of registered memory",
                         device->context->job->rank, device->id, ptr);
     int previous = UNCHANGED;
-    hcomm_status_t status = hc_device_enter(device, &previous);
+    hcomm_status_t status = hc_device_withdraw(device, ptr);
+    if (status == HCOMM_OK)
+        status = hc_device_enter(device, &previous);
     if (status != HCOMM_OK)
         return status;
     int code = range->kind == HC_PLACE_DEVICE ? HC_ACL_OK : unpin(device, ptr);

@@ -50,7 +50,7 @@ void hc_device_leave(struct hc_device *device, int previous);
  * remedy" and return the status that the code stands for: HCOMM_ERR_INVALID, _UNSUPPORTED, _NO_MEMORY,
  * _LIMIT, _TIMEOUT or _IO; never HCOMM_OK. what in words: "copying 4096 bytes to the device".
  */
-hcomm_status_t hc_device_error(const struct hc_device *device, int code, const char *what, ...)
+hcomm_status_t hc_device_error(struct hc_device *device, int code, const char *what, ...)
     HC_PRINTF(3, 4) HC_COLD;
 
 /* ---- memory ---- */

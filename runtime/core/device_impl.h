@@ -5,6 +5,7 @@
 #include "runtime/core/core.h"
 #include "runtime/core/device.h"
 #include "runtime/core/ranges.h"
+#include "runtime/core/staging.h"
 #include "transports/npu/acl/table.h"
 
 enum { HC_DEVICE_COPIES = 32 };
@@ -22,8 +23,13 @@ struct hc_device {
     struct hcomm_context *context;
     const struct hc_acl *acl;
     int id, physical;
+    atomic_int last_code; /* of the last error; relaxed, no partner */
     atomic_uint sets; /* times it was made current by us: reset as often at the end; relaxed, no partner */
     struct hc_ranges ranges; /* kind: enum hc_place; data: struct hc_device_block or NULL */
+    struct hc_ranges exports; /* device_ipc.c */
+    struct hc_list imports;
+    struct hc_staging staging; /* staged.c: pinned pieces */
+    struct hc_pool stage_pool, staged_pool;
     struct hc_device_copy copies[HC_DEVICE_COPIES];
     struct hc_device_copy *free_copy;
     unsigned copies_left;

@@ -2,6 +2,8 @@
 #include "runtime/core/core.h"
 
 #include "runtime/core/progress.h"
+#include "runtime/core/stream.h"
+#include "runtime/core/transfer.h"
 #include "runtime/core/wait.h"
 
 #include <stdio.h>
@@ -243,6 +245,10 @@ static hcomm_status_t fence(struct hcomm_context *context)
 static hcomm_status_t leave(struct hcomm_context *context)
 {
     int timeout_ms = context->settings.timeout_ms;
+    char why[512] = "";
+    hcomm_status_t streams = hc_streams_drain(context);
+    if (streams != HCOMM_OK)
+        (void)snprintf(why, sizeof(why), "%s", hc_error_detail());
     hcomm_status_t queues = hc_wait(context, queues_are_empty, context, NULL, timeout_ms);
     if (queues == HCOMM_ERR_TIMEOUT)
         queues =
@@ -252,6 +258,8 @@ static hcomm_status_t leave(struct hcomm_context *context)
     hcomm_status_t fenced = fence(context);
     if (fenced != HCOMM_OK)
         return fenced;
+    if (streams != HCOMM_OK)
+        return hc_error(streams, "%s", why);
     return queues != HCOMM_OK ? queues : flushes;
 }
 
@@ -266,10 +274,15 @@ HCOMM_API hcomm_status_t hcomm_finalize(hcomm_handle_t handle)
         hc_progress_unregister(handle);
         return hc_error(HCOMM_ERR_INVALID, "hcomm_finalize: " HC_FORKED_TEXT, handle->job->rank);
     }
+    if (hc_transfers_is_callback_thread(handle))
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_finalize: called in the callback of a transfer");
+    hcomm_status_t transfers = hc_transfers_finish(handle);
     hc_progress_thread_stop(handle);
     hc_lock_acquire(&handle->lock);
     hcomm_status_t status = leave(handle);
     hc_lock_release(&handle->lock);
+    if (status == HCOMM_OK)
+        status = transfers;
     hc_progress_unregister(handle);
     hc_context_destroy(handle);
     return status;

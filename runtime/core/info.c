@@ -16,6 +16,10 @@ static const struct {
     [HC_COUNTER_RNDV_PIPELINE] = {"rndv_pipeline", "rendezvous in which the sender sent pieces"},
     [HC_COUNTER_RNDV_MAPPED] = {"rndv_mapped", "rendezvous through memory mapped by both sides"},
     [HC_COUNTER_BYTES_PLACED] = {"bytes_placed", "bytes that the sender put into a receiver's memory"},
+    [HC_COUNTER_DEVICE_DIRECT] = {"device_direct", "messages received by one copy of the device"},
+    [HC_COUNTER_DEVICE_STAGED] = {"device_staged", "messages in pieces from or to device memory, per side"},
+    [HC_COUNTER_DEVICE_SMALL] = {"device_small",
+                                 "messages sent from device memory after copying them at once"},
     [HC_COUNTER_BYTES_SENT] = {"bytes_sent", "payload bytes sent"},
     [HC_COUNTER_BYTES_RECEIVED] = {"bytes_received", "payload bytes received"},
     [HC_COUNTER_SELF_MESSAGES] = {"self_messages", "messages sent to the own rank"},
@@ -35,6 +39,11 @@ static const struct {
     [HC_COUNTER_SLEEPS] = {"sleeps", "times a waiting thread went to sleep"},
     [HC_COUNTER_WAKEUPS] = {"wakeups", "times a sleeping thread was woken"},
     [HC_COUNTER_PEERS_LOST] = {"peers_lost", "peers that died or became unreachable"},
+    [HC_COUNTER_TRANSFERS] = {"transfers", "transfers submitted"},
+    [HC_COUNTER_TRANSFER_BYTES] = {"transfer_bytes", "bytes of the transfers that are complete"},
+    [HC_COUNTER_TRANSFERS_STAGED] = {"transfers_staged", "transfers that passed through staging memory"},
+    [HC_COUNTER_STAGING_ALLOCATIONS] = {"staging_allocations",
+                                        "pieces of staging memory allocated for transfers"},
 };
 
 HCOMM_API const char *hcomm_counter_name(unsigned index, const char **meaning)

@@ -16,7 +16,13 @@ libhcrt_la_SOURCES += \
 	runtime/core/device.h \
 	runtime/core/device_copy.c \
 	runtime/core/device_impl.h \
+	runtime/core/device_ipc.c \
+	runtime/core/device_ipc.h \
+	runtime/core/event.c \
 	runtime/core/finalize.c \
+	runtime/core/group.c \
+	runtime/core/handle.c \
+	runtime/core/handle.h \
 	runtime/core/info.c \
 	runtime/core/mapped.c \
 	runtime/core/mapped.h \
@@ -42,10 +48,23 @@ libhcrt_la_SOURCES += \
 	runtime/core/select.h \
 	runtime/core/send.c \
 	runtime/core/send.h \
+	runtime/core/staged.c \
+	runtime/core/staged.h \
 	runtime/core/staging.c \
 	runtime/core/staging.h \
+	runtime/core/stream.c \
+	runtime/core/stream.h \
+	runtime/core/stream_device.c \
+	runtime/core/stream_ops.c \
+	runtime/core/stream_run.c \
+	runtime/core/stream_worker.c \
 	runtime/core/thread.c \
 	runtime/core/topology.c \
+	runtime/core/transfer.c \
+	runtime/core/transfer.h \
+	runtime/core/transfer_device.c \
+	runtime/core/transfer_engine.c \
+	runtime/core/transfer_threads.c \
 	runtime/core/wait.c \
 	runtime/core/wait.h \
 	runtime/core/wire.h

@@ -5,14 +5,6 @@
 
 enum { FIRST_TABLE_SIZE = 256, BINS_PER_SLAB = 64 };
 
-/* Everything with one pattern: receives that ask for it, messages that it could take. */
-struct hc_match_bin {
-    struct hc_match_key key;
-    struct hc_match_bin *next; /* in the table's chain */
-    struct hc_list posted, messages;
-    unsigned class;
-};
-
 static unsigned class_of(const struct hc_match_key *key)
 {
     return (key->source == HCOMM_ANY_SOURCE ? HC_MATCH_ANY_SOURCE : 0) |
@@ -39,11 +31,6 @@ static size_t hash_key(const struct hc_match_key *key)
     return (size_t)(mixed ^ (mixed >> 32));
 }
 
-static bool same_key(const struct hc_match_key *a, const struct hc_match_key *b)
-{
-    return a->source == b->source && a->tag == b->tag && a->comm == b->comm;
-}
-
 hcomm_status_t hc_match_init(struct hc_match *match)
 {
     *match = (struct hc_match){.table_size = FIRST_TABLE_SIZE};
@@ -66,7 +53,7 @@ void hc_match_fini(struct hc_match *match)
 static inline struct hc_match_bin *bin_find(const struct hc_match *match, const struct hc_match_key *key)
 {
     struct hc_match_bin *bin = match->table[hash_key(key) & (match->table_size - 1)];
-    while (bin && !same_key(&bin->key, key))
+    while (bin && !hc_match_same_key(&bin->key, key))
         bin = bin->next;
     return bin;
 }
@@ -88,6 +75,8 @@ static void sweep_idle_bins(struct hc_match *match)
                 continue;
             }
             *link = bin->next;
+            if (match->recent == bin)
+                match->recent = NULL;
             hc_pool_put(&match->bin_pool, bin);
             match->num_bins--;
         }
@@ -148,20 +137,6 @@ static struct hc_match_bin *bin_get(struct hc_match *match, const struct hc_matc
     return hc_likely(bin != NULL) ? bin : bin_create(match, key);
 }
 
-hcomm_status_t hc_match_post(struct hc_match *match, const struct hc_match_key *pattern,
-                             struct hc_match_recv *recv)
-{
-    struct hc_match_bin *bin = bin_get(match, pattern);
-    if (hc_unlikely(!bin))
-        return hc_error(HCOMM_ERR_NO_MEMORY, "posting a receive: out of memory");
-    recv->bin = bin;
-    recv->sequence = match->next_sequence++;
-    hc_list_append(&bin->posted, &recv->node);
-    match->posted[bin->class]++;
-    match->posted_wild += bin->class != HC_MATCH_EXACT;
-    return HCOMM_OK;
-}
-
 void hc_match_unpost(struct hc_match *match, struct hc_match_recv *recv)
 {
     if (!recv->bin)
@@ -172,8 +147,26 @@ void hc_match_unpost(struct hc_match *match, struct hc_match_recv *recv)
     recv->bin = NULL;
 }
 
-static inline struct hc_match_recv *first_posted(const struct hc_match *match, const struct hc_match_key *key,
-                                                 unsigned class)
+struct hc_match_bin *hc_match_look_up(struct hc_match *match, const struct hc_match_key *key)
+{
+    struct hc_match_bin *bin = bin_find(match, key);
+    if (bin)
+        match->recent = bin;
+    return bin;
+}
+
+struct hc_match_bin *hc_match_make(struct hc_match *match, const struct hc_match_key *key)
+{
+    struct hc_match_bin *bin = bin_get(match, key);
+    if (hc_likely(bin != NULL))
+        match->recent = bin;
+    else
+        (void)hc_error(HCOMM_ERR_NO_MEMORY, "posting a receive: out of memory");
+    return bin;
+}
+
+static struct hc_match_recv *first_posted(const struct hc_match *match, const struct hc_match_key *key,
+                                          unsigned class)
 {
     struct hc_match_key wide = widen(key, class);
     struct hc_match_bin *bin = bin_find(match, &wide);
@@ -183,7 +176,7 @@ static inline struct hc_match_recv *first_posted(const struct hc_match *match, c
 }
 
 /* Of the first receives of all classes the one that was posted first. */
-static struct hc_match_recv *oldest_posted(const struct hc_match *match, const struct hc_match_key *key)
+struct hc_match_recv *hc_match_oldest(const struct hc_match *match, const struct hc_match_key *key)
 {
     struct hc_match_recv *oldest = NULL;
     for (unsigned class = 0; class < HC_MATCH_CLASSES; class ++) {
@@ -194,15 +187,6 @@ static struct hc_match_recv *oldest_posted(const struct hc_match *match, const s
             oldest = recv;
     }
     return oldest;
-}
-
-struct hc_match_recv *hc_match_arrive(struct hc_match *match, const struct hc_match_key *key)
-{
-    struct hc_match_recv *recv =
-        hc_likely(!match->posted_wild) ? first_posted(match, key, HC_MATCH_EXACT) : oldest_posted(match, key);
-    if (recv)
-        hc_match_unpost(match, recv);
-    return recv;
 }
 
 static hcomm_status_t index_message(struct hc_match *match, struct hc_match_message *message, unsigned class)

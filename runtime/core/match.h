@@ -30,7 +30,13 @@ struct hc_match_key {
     int32_t tag;    /* HCOMM_ANY_TAG for any */
 };
 
-struct hc_match_bin;
+/* Everything with one pattern: receives that ask for it, messages that it could take. */
+struct hc_match_bin {
+    struct hc_match_key key;
+    struct hc_match_bin *next; /* in the table's chain */
+    struct hc_list posted, messages;
+    unsigned class;
+};
 
 /* A posted receive; embedded in the request. */
 struct hc_match_recv {
@@ -48,6 +54,7 @@ struct hc_match_message {
 };
 
 struct hc_match {
+    struct hc_match_bin *recent; /* what the last receive or message was found in; NULL: none */
     struct hc_match_bin **table;
     size_t table_size, num_bins;
     struct hc_pool bin_pool;
@@ -75,14 +82,70 @@ static inline bool hc_match_takes(const struct hc_match_key *pattern, const stru
            (pattern->source == key->source || pattern->source == HCOMM_ANY_SOURCE);
 }
 
+static inline bool hc_match_same_key(const struct hc_match_key *a, const struct hc_match_key *b)
+{
+    return a->tag == b->tag && a->source == b->source && a->comm == b->comm;
+}
+
+/* The queue of a pattern, remembered as recent; NULL when there is none. */
+struct hc_match_bin *hc_match_look_up(struct hc_match *match, const struct hc_match_key *key);
+/* The same, made where there is none; NULL, with an error detail, when memory is exhausted. */
+struct hc_match_bin *hc_match_make(struct hc_match *match, const struct hc_match_key *key);
+/* The receive that was posted first, of those of all classes that take a message; NULL when none does. */
+struct hc_match_recv *hc_match_oldest(const struct hc_match *match, const struct hc_match_key *key);
+
+static inline bool hc_match_is_recent(const struct hc_match *match, const struct hc_match_key *key)
+{
+    return hc_likely(match->recent != NULL) && hc_match_same_key(&match->recent->key, key);
+}
+
 /* Post a receive: it takes part in matching until found or removed. */
-hcomm_status_t hc_match_post(struct hc_match *match, const struct hc_match_key *pattern,
-                             struct hc_match_recv *recv) HC_MUST_CHECK;
+static inline hcomm_status_t HC_MUST_CHECK hc_match_post(struct hc_match *match,
+                                                         const struct hc_match_key *pattern,
+                                                         struct hc_match_recv *recv)
+{
+    struct hc_match_bin *bin =
+        hc_likely(hc_match_is_recent(match, pattern)) ? match->recent : hc_match_make(match, pattern);
+    if (hc_unlikely(!bin))
+        return HCOMM_ERR_NO_MEMORY;
+    recv->bin = bin;
+    recv->sequence = match->next_sequence++;
+    hc_list_append(&bin->posted, &recv->node);
+    match->posted[bin->class]++;
+    match->posted_wild += bin->class != HC_MATCH_EXACT;
+    return HCOMM_OK;
+}
+
 /* Take a receive out; harmless when it is not posted. */
 void hc_match_unpost(struct hc_match *match, struct hc_match_recv *recv);
-/* The receive that an arriving message (exact key) belongs to, taken out of matching; NULL when unexpected.
- */
-struct hc_match_recv *hc_match_arrive(struct hc_match *match, const struct hc_match_key *key);
+
+/* The same for the first receive of an exact pattern. */
+static inline void hc_match_unpost_first(struct hc_match *match, struct hc_match_recv *recv)
+{
+    struct hc_list *head = recv->node.prev;
+    head->next = recv->node.next;
+    recv->node.next->prev = head;
+    match->posted[HC_MATCH_EXACT]--;
+    recv->bin = NULL;
+}
+
+/* The receive that an arriving message (exact key) belongs to, taken out of matching; NULL when unexpected. */
+static inline struct hc_match_recv *hc_match_arrive(struct hc_match *match, const struct hc_match_key *key)
+{
+    if (hc_unlikely(match->posted_wild)) {
+        struct hc_match_recv *recv = hc_match_oldest(match, key);
+        if (recv)
+            hc_match_unpost(match, recv);
+        return recv;
+    }
+    struct hc_match_bin *bin =
+        hc_likely(hc_match_is_recent(match, key)) ? match->recent : hc_match_look_up(match, key);
+    if (!bin || hc_list_empty(&bin->posted))
+        return NULL;
+    struct hc_match_recv *recv = hc_list_entry(bin->posted.next, struct hc_match_recv, node);
+    hc_match_unpost_first(match, recv);
+    return recv;
+}
 
 /* Keep an unexpected message; message->key is set by the caller. */
 hcomm_status_t hc_match_keep(struct hc_match *match, struct hc_match_message *message) HC_MUST_CHECK;

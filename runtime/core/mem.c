@@ -5,6 +5,8 @@
 #include "runtime/base/list.h"
 #include "runtime/base/pool.h"
 #include "runtime/core/core.h"
+#include "runtime/core/device.h"
+#include "runtime/core/transfer.h"
 
 #include <stdlib.h>
 
@@ -21,6 +23,8 @@ struct block {
     struct hc_list bin;   /* free: blocks of similar size; used: chain of a bucket */
     size_t offset, size;
     bool used;
+    bool is_doomed; /* freed by its owner; used until `doomed` is not needed any more */
+    struct hc_doomed doomed;
 };
 
 struct hc_host_pool {
@@ -298,24 +302,68 @@ static struct block *join_previous(struct hc_host_pool *pool, struct block *bloc
     return previous;
 }
 
-hcomm_status_t hc_host_pool_free(struct hc_host_pool *pool, const void *ptr)
+/* The block in use that starts at ptr; NULL, with an error detail, when there is none. */
+static struct block *find_block(const struct hc_host_pool *pool, const void *ptr)
 {
     const uint8_t *address = ptr;
-    if (address < pool->base || address >= pool->base + pool->limit)
-        return hc_error(HCOMM_ERR_INVALID, "%p is not memory from hcomm_alloc_host_mem() of this context",
-                        ptr);
+    if (address < pool->base || address >= pool->base + pool->limit) {
+        (void)hc_error(HCOMM_ERR_INVALID, "%p is not memory from hcomm_alloc_host_mem() of this context",
+                       ptr);
+        return NULL;
+    }
     struct block *block = find_used(pool, (size_t)(address - pool->base));
-    if (!block)
-        return hc_error(
-            HCOMM_ERR_INVALID,
-            "%p is not the start of a block in use: it was freed already, or points inside a block", ptr);
+    if (block && !block->is_doomed)
+        return block;
+    (void)hc_error(HCOMM_ERR_INVALID,
+                   "%p is not the start of a block in use: it was freed already, or points inside a block",
+                   ptr);
+    return NULL;
+}
+
+static void free_block(struct hc_host_pool *pool, struct block *block)
+{
     hc_list_remove(&block->bin);
-    block->used = false;
+    block->used = block->is_doomed = false;
     pool->num_used--;
     pool->used -= block->size;
     join_next(pool, block);
     put_free(pool, join_previous(pool, block));
+}
+
+hcomm_status_t hc_host_pool_free(struct hc_host_pool *pool, const void *ptr)
+{
+    struct block *block = find_block(pool, ptr);
+    if (!block)
+        return HCOMM_ERR_INVALID;
+    free_block(pool, block);
     return HCOMM_OK;
+}
+
+hcomm_status_t hc_host_pool_find(struct hc_host_pool *pool, const void *ptr, struct hc_doomed **found)
+{
+    struct block *block = find_block(pool, ptr);
+    if (!block)
+        return HCOMM_ERR_INVALID;
+    block->doomed = (struct hc_doomed){.ptr = pool->base + block->offset, .size = block->size};
+    hc_list_init(&block->doomed.node);
+    *found = &block->doomed;
+    return HCOMM_OK;
+}
+
+void hc_host_pool_doom(struct hc_doomed *doomed)
+{
+    hc_container_of(doomed, struct block, doomed)->is_doomed = true;
+}
+
+void hc_host_pool_free_doomed(struct hc_host_pool *pool, struct hc_doomed *doomed)
+{
+    free_block(pool, hc_container_of(doomed, struct block, doomed));
+}
+
+void *hc_host_pool_base(const struct hc_host_pool *pool, size_t *size)
+{
+    *size = pool->limit;
+    return pool->base;
 }
 
 bool hc_host_pool_is_consistent(const struct hc_host_pool *pool)
@@ -339,10 +387,37 @@ bool hc_host_pool_is_consistent(const struct hc_host_pool *pool)
     return offset == pool->limit && used == pool->used && count == pool->num_used;
 }
 
+/* ---- the device reaches it ---- */
+
+/* Copies work without, slower: so it is worth a warning, not an error. */
+static void pin(struct hcomm_context *context)
+{
+    size_t size = 0;
+    if (!context->device)
+        return;
+    void *base = hc_host_pool_base(context->memory, &size);
+    if (hc_device_register(context->device, base, size) != HCOMM_OK)
+        hc_log_warn("memory of hcomm_alloc_host_mem() is not pinned, copies to the device will be slower: %s",
+                    hc_error_detail());
+}
+
+static void unpin(struct hcomm_context *context)
+{
+    size_t size = 0;
+    if (!context->device || context->forked)
+        return;
+    void *base = hc_host_pool_base(context->memory, &size);
+    if (hc_device_deregister(context->device, base) != HCOMM_OK)
+        hc_log_debug("host memory: %s", hc_error_detail());
+}
+
 /* ---- public calls ---- */
 
 void hc_memory_fini(struct hcomm_context *context)
 {
+    if (!context->memory)
+        return;
+    unpin(context);
     hc_host_pool_destroy(context->memory);
     context->memory = NULL;
 }
@@ -355,8 +430,17 @@ static hcomm_status_t alloc_locked(struct hcomm_context *context, size_t size, v
             hc_host_pool_create(settings->mem_pool_size, settings->align_size, &context->memory);
         if (status != HCOMM_OK)
             return status;
+        pin(context);
     }
     return hc_host_pool_alloc(context->memory, size, ptr);
+}
+
+static hcomm_status_t alloc_once(struct hcomm_context *context, size_t size, void **ptr)
+{
+    hc_lock_acquire(&context->lock);
+    hcomm_status_t status = alloc_locked(context, size, ptr);
+    hc_lock_release(&context->lock);
+    return status;
 }
 
 HCOMM_API void *hcomm_alloc_host_mem(hcomm_handle_t handle, size_t size)
@@ -367,12 +451,23 @@ HCOMM_API void *hcomm_alloc_host_mem(hcomm_handle_t handle, size_t size)
                        handle ? "size is 0" : "handle is NULL");
         return NULL;
     }
-    hc_lock_acquire(&handle->lock);
-    hcomm_status_t status = alloc_locked(handle, size, &ptr);
-    hc_lock_release(&handle->lock);
+    hcomm_status_t status = alloc_once(handle, size, &ptr);
+    if (status == HCOMM_ERR_LIMIT && hc_transfers_release_freed(handle))
+        status = alloc_once(handle, size, &ptr); /* what was freed under a transfer has become free */
     if (status != HCOMM_OK)
         hc_error_prefix("hcomm_alloc_host_mem: ");
     return ptr;
+}
+
+static hcomm_status_t free_locked(struct hcomm_context *context, const void *ptr)
+{
+    struct hc_doomed *block = NULL;
+    if (!context->memory)
+        return hc_error(HCOMM_ERR_INVALID, "nothing was allocated from this context");
+    hcomm_status_t status = hc_host_pool_find(context->memory, ptr, &block);
+    if (status != HCOMM_OK || hc_transfers_defer_free(context, block))
+        return status;
+    return hc_host_pool_free(context->memory, ptr);
 }
 
 HCOMM_API hcomm_status_t hcomm_free_host_mem(hcomm_handle_t handle, void *ptr)
@@ -382,11 +477,17 @@ HCOMM_API hcomm_status_t hcomm_free_host_mem(hcomm_handle_t handle, void *ptr)
     if (!ptr)
         return HCOMM_OK;
     hc_lock_acquire(&handle->lock);
-    hcomm_status_t status = handle->memory
-                                ? hc_host_pool_free(handle->memory, ptr)
-                                : hc_error(HCOMM_ERR_INVALID, "nothing was allocated from this context");
+    hcomm_status_t status = free_locked(handle, ptr);
     hc_lock_release(&handle->lock);
     if (status != HCOMM_OK)
         hc_error_prefix("hcomm_free_host_mem: ");
     return status;
+}
+
+HCOMM_API size_t hcomm_aligned_stride(hcomm_handle_t handle, size_t row)
+{
+    if (!handle)
+        return 0;
+    size_t alignment = handle->settings.align_size; /* constant since hcomm_init(): no lock */
+    return row > SIZE_MAX - alignment ? 0 : hc_align_up(row, alignment);
 }

@@ -12,6 +12,7 @@
 #ifndef HC_MEM_H
 #define HC_MEM_H
 
+#include "runtime/base/list.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -33,6 +34,29 @@ hcomm_status_t hc_host_pool_free(struct hc_host_pool *pool, const void *ptr) HC_
 
 /* Whether ptr is an address of the pool, in use or not. */
 bool hc_host_pool_holds(const struct hc_host_pool *pool, const void *ptr);
+
+/*
+ * A block whose owner freed it while transfers used it: it stays allocated until the last one is complete.
+ */
+struct hc_doomed {
+    struct hc_list node;
+    void *ptr;
+    size_t size;
+    unsigned uses;
+};
+
+/*
+ * The block that starts at ptr, for hc_transfers_defer_free(); HCOMM_ERR_INVALID as hc_host_pool_free(). With
+ * `doom` it counts as freed from now on, for everybody but hc_host_pool_free_doomed().
+ */
+hcomm_status_t hc_host_pool_find(struct hc_host_pool *pool, const void *ptr,
+                                 struct hc_doomed **block) HC_MUST_CHECK;
+void hc_host_pool_doom(struct hc_doomed *block);
+void hc_host_pool_free_doomed(struct hc_host_pool *pool, struct hc_doomed *block);
+
+/* The range that all blocks are in. */
+void *hc_host_pool_base(const struct hc_host_pool *pool, size_t *size);
+
 size_t hc_host_pool_used(const struct hc_host_pool *pool);
 /* Whether the records agree with each other; for tests and --enable-debug. Linear. */
 bool hc_host_pool_is_consistent(const struct hc_host_pool *pool);

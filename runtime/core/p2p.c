@@ -4,6 +4,7 @@
 #include "runtime/core/recv.h"
 #include "runtime/core/request.h"
 #include "runtime/core/send.h"
+#include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
 
 static hcomm_status_t bad_send(const char *call, const void *buf, size_t size, int dest, int tag,
@@ -51,6 +52,22 @@ static inline bool recv_is_good(const void *buf, size_t capacity, int source, in
 {
     return comm && (buf || !capacity) && tag >= HCOMM_ANY_TAG && source >= HCOMM_ANY_SOURCE &&
            source < comm->size;
+}
+
+hcomm_status_t hc_p2p_check_send(const char *call, const void *buf, size_t size, int dest, int tag,
+                                 const struct hcomm_comm *comm)
+{
+    if (send_is_good(buf, size, dest, tag, comm) || is_null_rank(dest, tag, false, comm))
+        return HCOMM_OK;
+    return bad_send(call, buf, size, dest, tag, comm);
+}
+
+hcomm_status_t hc_p2p_check_recv(const char *call, const void *buf, size_t capacity, int source, int tag,
+                                 const struct hcomm_comm *comm)
+{
+    if (recv_is_good(buf, capacity, source, tag, comm) || is_null_rank(source, tag, true, comm))
+        return HCOMM_OK;
+    return bad_recv(call, buf, capacity, source, tag, comm);
 }
 
 static void null_status(hcomm_message_status_t *status)
@@ -133,7 +150,8 @@ HCOMM_API hcomm_status_t hcomm_irecv(void *buf, size_t capacity, int source, int
     }
     hc_lock_acquire(&comm->context->lock);
     hcomm_status_t status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, request);
-    hc_progress_thread_unpark(comm->context);
+    if (hc_unlikely(comm->context->progress_thread_running))
+        hc_progress_thread_unpark(comm->context);
     hc_lock_release(&comm->context->lock);
     return status;
 }

@@ -1,6 +1,7 @@
 /* Reaching peers, lazily, and noticing that they are gone. */
 #include "runtime/core/peer.h"
 
+#include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/select.h"
 #include "runtime/core/send.h"
@@ -31,7 +32,7 @@ void hc_peer_disown_all(struct hcomm_context *context)
     context->forked = true;
     context->finalizing = true; /* communicators return nothing to their peers */
     context->num_polled = 0;
-    context->num_ifaces = 0;    /* rings and sockets are the parent's: neither polled nor slept on */
+    context->num_ifaces = 0; /* rings and sockets are the parent's: neither polled nor slept on */
     context->num_barriers = 0;
     context->has_work = false;
     context->progress_thread_running = false;
@@ -141,7 +142,9 @@ static hcomm_status_t start_fetch(struct hc_peer *peer)
 {
     peer->retry_at = 0;
     atomic_init(&peer->boot_op.done, 0);
-    return hc_boot_get(peer->context->boot, peer->rank, peer->context->key, &peer->boot_op);
+    char more[HC_CONTEXT_KEY_MAX];
+    const char *key = peer->more ? hc_context_more_key(peer->context, more) : peer->context->key;
+    return hc_boot_get(peer->context->boot, peer->rank, key, &peer->boot_op);
 }
 
 void hc_peer_fail(struct hc_peer *peer, hcomm_status_t status, const char *detail)
@@ -156,6 +159,7 @@ void hc_peer_fail(struct hc_peer *peer, hcomm_status_t status, const char *detai
     peer->state = HC_PEER_FAILED;
     peer->direct_limit = 0;
     peer->failure = status;
+    free(peer->detail);
     peer->detail = strdup(detail);
     hc_list_append(&context->failing, &peer->failing);
     context->has_work = true;
@@ -206,11 +210,11 @@ static size_t eager_limit(const struct hc_peer *peer)
     return peer->context->settings.mode == HC_MODE_LARGE_MSG ? 0 : peer->attr->eager_max;
 }
 
-/* Gathering and the bandwidth limit look at every message; without them small ones take the short way. */
+/* Gathering, the bandwidth limit and devices look at every message; without them small ones take the short way. */
 static size_t direct_limit(const struct hc_peer *peer)
 {
     const struct hc_settings *settings = &peer->context->settings;
-    if (settings->mode == HC_MODE_SMALL_MSG || settings->bandwidth_limit)
+    if (settings->mode == HC_MODE_SMALL_MSG || settings->bandwidth_limit || peer->context->device)
         return 0;
     size_t fits = peer->attr->short_max - sizeof(struct hc_wire_match);
     return (fits < peer->eager_max ? fits : peer->eager_max) + 1;
@@ -241,20 +245,31 @@ static hcomm_status_t injected_fault(const struct hc_peer *peer)
     return hc_error(HCOMM_ERR_UNREACHABLE, "fault injected (setting fault_connect)");
 }
 
-static hcomm_status_t create_ep(struct hc_peer *peer)
+/* Through the best transport, or the next best ones where access is denied. */
+static hcomm_status_t find_way(struct hc_peer *peer, struct hc_iface_slot **slot, struct hc_ep **ep)
 {
+    struct hcomm_context *context = peer->context;
     const struct hc_blob_address *address = NULL;
-    struct hc_iface_slot *slot = hc_select_iface(peer->context, peer->rank, &peer->info, &address);
-    if (!slot)
+    hcomm_status_t status = HCOMM_ERR_UNREACHABLE;
+    *slot = hc_select_iface(context, peer->rank, &peer->info, NULL, &address);
+    if (!*slot)
         return hc_error(HCOMM_ERR_UNREACHABLE,
                         "no transport is open on both sides; `hcomm_info --transports` lists "
                         "them, HCOMM_TRANSPORTS=ofi:tcp works everywhere");
-    hcomm_status_t status = injected_fault(peer);
-    if (status != HCOMM_OK)
-        return status;
+    while (*slot && status == HCOMM_ERR_UNREACHABLE) {
+        struct hc_iface *iface = (*slot)->iface;
+        status = iface->transport->ep_create(iface, peer->rank, address->addr, address->addr_len, ep);
+        if (status == HCOMM_ERR_UNREACHABLE)
+            *slot = hc_select_iface(context, peer->rank, &peer->info, *slot, &address);
+    }
+    return status;
+}
+
+static hcomm_status_t create_ep(struct hc_peer *peer)
+{
+    struct hc_iface_slot *slot = NULL;
     struct hc_ep *ep = NULL;
-    status =
-        slot->iface->transport->ep_create(slot->iface, peer->rank, address->addr, address->addr_len, &ep);
+    hcomm_status_t status = find_way(peer, &slot, &ep);
     if (status != HCOMM_OK)
         return status;
     if (slot->quiet)
@@ -272,16 +287,65 @@ static hcomm_status_t take_blob(struct hc_peer *peer, void *blob, size_t size)
     return hc_blob_parse(blob, size, &peer->info);
 }
 
+static void forget_blob(struct hc_peer *peer)
+{
+    free(peer->blob);
+    peer->blob = NULL;
+    peer->info = (struct hc_blob){0};
+}
+
+/*
+ * Nothing that both have open leads there, as between ranks of one host in different name spaces of process
+ * ids or users, which shared memory does not cross. Both open what else there is, and meet there.
+ */
+static hcomm_status_t try_further(struct hc_peer *peer)
+{
+    struct hcomm_context *context = peer->context;
+    if (peer->more || !(context->opened_more || hc_select_may_add_ofi(context)))
+        return HCOMM_ERR_UNREACHABLE;
+    hc_log_info("%s: %s; trying further transports", hc_peer_name(peer), hc_error_detail());
+    peer->detail = strdup(hc_error_detail()); /* the cause, if that does not help */
+    hcomm_status_t status = hc_context_open_more(context);
+    if (status == HCOMM_OK)
+        status = hc_boot_call_rank(context->boot, peer->rank);
+    if (status != HCOMM_OK)
+        return status;
+    peer->more = true;
+    forget_blob(peer);
+    return start_fetch(peer);
+}
+
+static hcomm_status_t reach(struct hc_peer *peer)
+{
+    hcomm_status_t status = injected_fault(peer);
+    if (status != HCOMM_OK)
+        return status;
+    status = create_ep(peer);
+    return status == HCOMM_ERR_UNREACHABLE ? try_further(peer) : status;
+}
+
+static hcomm_status_t fetch_failed(struct hc_peer *peer, hcomm_status_t status)
+{
+    if (!peer->more)
+        return hc_error(status, "the launcher does not know its address: %s", hc_status_text(status));
+    char detail[512];
+    (void)snprintf(detail, sizeof(detail),
+                   "%s cannot be reached: %s; it was asked to open another and did not answer",
+                   hc_peer_name(peer), peer->detail ? peer->detail : hc_status_text(status));
+    hc_peer_fail(peer, HCOMM_ERR_UNREACHABLE, detail);
+    return HCOMM_ERR_UNREACHABLE;
+}
+
 /* The blob is here, or the fetch failed. */
 static hcomm_status_t finish_fetch(struct hc_peer *peer)
 {
     struct hc_boot_op *op = &peer->boot_op;
     if (peer->blob)
-        return create_ep(peer);
+        return reach(peer);
     if (op->status != HCOMM_OK)
-        return hc_error(op->status, "the launcher does not know its address: %s", hc_status_text(op->status));
+        return fetch_failed(peer, op->status);
     hcomm_status_t status = take_blob(peer, op->data, op->size);
-    return status == HCOMM_OK ? create_ep(peer) : status;
+    return status == HCOMM_OK ? reach(peer) : status;
 }
 
 /* Nobody needs to be asked about this rank itself. */

@@ -2,15 +2,17 @@
 
 #include "runtime/core/peer.h"
 #include "runtime/core/send.h"
+#include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
 
 #include <stdio.h>
 
-enum { IDLE_POLLS_PER_CHECK = 1024, BURST_MS = 2, DRAIN_TURNS = 1000 };
+enum { BURST_MS = 2, DRAIN_TURNS = 1000 };
 
 bool hc_progress_is_short_of_events(const struct hcomm_context *context)
 {
-    return !hc_list_empty(&context->fetching) || !hc_list_empty(&context->failing);
+    return !hc_list_empty(&context->pending) || !hc_list_empty(&context->fetching) ||
+           !hc_list_empty(&context->failing) || hc_streams_must_poll(context);
 }
 
 static void report_lost_server(struct hcomm_context *context)
@@ -66,13 +68,22 @@ static void report_lost_rank(struct hcomm_context *context, uint32_t rank)
     hc_peer_fail(peer, HCOMM_ERR_PEER_LOST, detail);
 }
 
+/* A rank of this host cannot be reached by it through what is open. */
+static void answer_call(struct hcomm_context *context)
+{
+    if (!context->finalizing && hc_context_open_more(context) != HCOMM_OK)
+        hc_log_warn("a rank that does not reach this one gets no answer: %s", hc_error_detail());
+}
+
 void hc_progress_boot_events(struct hcomm_context *context)
 {
     for (;;) {
         struct hc_boot_event event = hc_boot_next_event(context->boot);
         if (event.kind == HC_BOOT_EVENT_NONE)
             return;
-        if (event.kind == HC_BOOT_EVENT_RANK_LOST)
+        if (event.kind == HC_BOOT_EVENT_CALLED)
+            answer_call(context);
+        else if (event.kind == HC_BOOT_EVENT_RANK_LOST)
             report_lost_rank(context, event.rank);
         else
             report_lost_server(context);
@@ -141,15 +152,11 @@ static unsigned progress_queues(struct hcomm_context *context)
     if (!hc_list_empty(&context->fetching) || !hc_list_empty(&context->failing))
         moved += hc_peer_progress(context);
     moved += serve_pending(context);
+    if (context->streams)
+        moved += hc_streams_progress(context);
     context->has_work = !hc_list_empty(&context->pending) || !hc_list_empty(&context->fetching) ||
-                        !hc_list_empty(&context->failing);
+                        !hc_list_empty(&context->failing) || hc_streams_are_active(context);
     return moved;
-}
-
-static void count_idle_poll(struct hcomm_context *context)
-{
-    if (++context->idle_polls % IDLE_POLLS_PER_CHECK == 0 && hc_clock_ns() >= context->next_check)
-        hc_wait_check_events(context);
 }
 
 /* This poll has disarmed transports that another thread sleeps on: let it arm them again. */
@@ -245,20 +252,24 @@ void hc_progress_others(const struct hcomm_context *context)
     hc_lock_release(&registry_lock);
 }
 
-unsigned hc_progress(struct hcomm_context *context)
+unsigned hc_progress_rest(struct hcomm_context *context, unsigned moved)
 {
-    unsigned moved = 0;
-    for (unsigned i = 0; i < context->num_polled; i++) {
-        struct hc_iface *iface = context->polled[i];
-        moved += iface->transport->progress(iface);
-    }
-    if (hc_unlikely(context->armed))
+    if (context->armed)
         disarm(context);
-    if (hc_unlikely(context->has_work))
+    if (context->has_work)
         moved += progress_queues(context);
     if (context->num_barriers)
         moved += hc_barrier_progress(context);
-    if (!moved)
-        count_idle_poll(context);
     return moved;
+}
+
+void hc_progress_check(struct hcomm_context *context)
+{
+    if (hc_clock_ns() >= context->next_check)
+        hc_wait_check_events(context);
+}
+
+unsigned hc_progress(struct hcomm_context *context)
+{
+    return hc_progress_once(context);
 }

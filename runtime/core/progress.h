@@ -30,4 +30,26 @@ void hc_progress_others(const struct hcomm_context *context);
  */
 bool hc_bandwidth_take(struct hcomm_context *context, size_t bytes);
 
+enum { HC_PROGRESS_POLLS_PER_CHECK = 1024 };
+
+/* What hc_progress() does after polling, where something asks for it; returns how much moved, `moved` included. */
+unsigned hc_progress_rest(struct hcomm_context *context, unsigned moved);
+/* Look after dead peers and the launcher if it is time. */
+void hc_progress_check(struct hcomm_context *context) HC_COLD;
+
+/* hc_progress() without a call. */
+static inline unsigned hc_progress_once(struct hcomm_context *context)
+{
+    unsigned moved = 0;
+    for (unsigned i = 0; i < context->num_polled; i++) {
+        struct hc_iface *iface = context->polled[i];
+        moved += iface->transport->progress(iface);
+    }
+    if (hc_unlikely(context->armed || context->has_work || context->num_barriers))
+        moved = hc_progress_rest(context, moved);
+    if (!moved && hc_unlikely(++context->idle_polls % HC_PROGRESS_POLLS_PER_CHECK == 0))
+        hc_progress_check(context);
+    return moved;
+}
+
 #endif

@@ -1,9 +1,11 @@
 #include "runtime/core/recv.h"
 
 #include "runtime/base/copy.h"
+#include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/send.h"
+#include "runtime/core/staged.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +15,20 @@ enum { POOLED_PAYLOAD = 256 - 8 };
 
 /* ---- the eager window ---- */
 
-/* Payload was consumed: its sender may send as much again. Told in portions, to cost nothing per message. */
-static void return_credit(struct hc_peer *peer, size_t size)
+static HC_COLD void send_credit(struct hc_peer *peer)
 {
-    peer->owed += size + HC_EAGER_OVERHEAD;
-    if (hc_likely(peer->owed < peer->context->eager_window / 2))
-        return;
     const struct hc_wire_credit credit = {.bytes = peer->owed};
     peer->owed = 0;
     hc_counter_add(&peer->context->counters, HC_COUNTER_CREDIT_MESSAGES, 1);
     hc_control_send(peer, HC_WIRE_CREDIT, &credit, sizeof(credit));
+}
+
+/* Payload was consumed: its sender may send as much again. Told in portions, to cost nothing per message. */
+static inline void return_credit(struct hc_peer *peer, size_t size)
+{
+    peer->owed += size + HC_EAGER_OVERHEAD;
+    if (hc_unlikely(peer->owed >= peer->context->eager_window / 2))
+        send_credit(peer);
 }
 
 static void credit_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -42,15 +48,20 @@ static void credit_arrived(struct hc_peer *peer, const void *data, size_t len)
 
 /* ---- delivery ---- */
 
-static void copy_payload(struct hcomm_request *request, const void *payload, size_t size)
+static inline hcomm_status_t copy_payload(struct hcomm_request *request, const void *payload, size_t size)
 {
     size_t fits = size < request->capacity ? size : request->capacity;
-    hc_copy(request->buf, payload, fits);
+    hcomm_status_t status = HCOMM_OK;
+    if (hc_unlikely(request->on_device))
+        status = hc_staged_deliver(request, payload, fits);
+    else
+        hc_copy(request->buf, payload, fits);
     request->finished = fits;
+    return hc_likely(status == HCOMM_OK) && hc_unlikely(size > fits) ? HCOMM_ERR_TRUNCATED : status;
 }
 
-static void describe(struct hcomm_request *request, struct hc_peer *peer, const struct hc_match_key *key,
-                     size_t size)
+static inline void describe(struct hcomm_request *request, struct hc_peer *peer,
+                            const struct hc_match_key *key, size_t size)
 {
     request->peer = peer;
     request->source = key->source;
@@ -62,10 +73,11 @@ static void describe(struct hcomm_request *request, struct hc_peer *peer, const 
 static inline void deliver_eager(struct hcomm_request *request, const void *payload, size_t size)
 {
     struct hcomm_context *context = request->context;
-    copy_payload(request, payload, size);
+    hcomm_status_t status = copy_payload(request, payload, size);
+    request->light = !request->on_device;
     hc_counter_add(&context->counters, HC_COUNTER_EAGER_RECEIVED, 1);
     hc_counter_add(&context->counters, HC_COUNTER_BYTES_RECEIVED, size);
-    hc_request_complete(request, hc_likely(size <= request->capacity) ? HCOMM_OK : HCOMM_ERR_TRUNCATED);
+    hc_request_complete(request, status);
 }
 
 /* ---- unexpected messages ---- */
@@ -126,6 +138,7 @@ static struct hc_rndv_offer message_offer(const struct hcomm_message *message)
         .address = message->address,
         .rkey = message->rkey_len ? message->payload : NULL,
         .rkey_len = message->rkey_len,
+        .kind = message->offer,
     };
 }
 
@@ -139,17 +152,40 @@ static void settle_eager(struct hcomm_message *message)
 void hc_message_discard(struct hcomm_context *context, struct hcomm_message *message)
 {
     if (message->rndv)
-        hc_rndv_answer(message->peer, HC_WIRE_FIN, message->send_id, HCOMM_OK);
+        hc_rndv_answer(message->peer, HC_WIRE_FIN, message->send_id, HCOMM_OK); /* ignored when withdrawn */
     else
         settle_eager(message);
     message_free(context, message);
+}
+
+static bool withdraw_from(const struct hc_list *list, const struct hc_peer *peer, uint64_t send_id)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, list)
+    {
+        struct hcomm_message *message = hc_list_entry(node, struct hcomm_message, match.all);
+        if (!message->rndv || message->peer != peer || message->send_id != send_id)
+            continue;
+        message->withdrawn = true;
+        return true;
+    }
+    return false;
+}
+
+void hc_message_withdraw(struct hc_peer *peer, uint64_t send_id)
+{
+    const struct hcomm_context *context = peer->context;
+    if (!withdraw_from(&context->match.all, peer, send_id))
+        (void)withdraw_from(&context->taken, peer, send_id);
 }
 
 /* A message taken out of matching meets its receive. */
 static void deliver_message(struct hcomm_request *request, struct hcomm_message *message)
 {
     describe(request, message->peer, &message->match.key, message->size);
-    if (message->rndv) {
+    if (message->withdrawn) {
+        hc_request_complete(request, HCOMM_ERR_CANCELLED);
+    } else if (message->rndv) {
         struct hc_rndv_offer offer = message_offer(message);
         hc_rndv_receive(request, &offer);
     } else {
@@ -179,8 +215,8 @@ void hc_message_status(const struct hcomm_message *message, hcomm_message_status
 
 /* ---- receives ---- */
 
-static struct hcomm_request *new_receive(struct hcomm_comm *comm, void *buf, size_t capacity, int source,
-                                         int tag)
+static inline struct hcomm_request *new_receive(struct hcomm_comm *comm, void *buf, size_t capacity,
+                                                int source, int tag)
 {
     struct hcomm_request *request = hc_request_new(comm, HC_REQUEST_RECV);
     if (!request)
@@ -198,7 +234,7 @@ static void undo_receive(struct hcomm_request *request)
     hc_request_free(request);
 }
 
-static hcomm_status_t post(struct hcomm_request *request, const struct hc_match_key *pattern)
+static inline hcomm_status_t post(struct hcomm_request *request, const struct hc_match_key *pattern)
 {
     if (hc_unlikely(request->context->forked)) { /* nothing arrives in the child, from whomever */
         hc_request_complete(request, HCOMM_ERR_INVALID);
@@ -221,9 +257,16 @@ hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *bu
 {
     struct hcomm_context *context = comm->context;
     const struct hc_match_key pattern = {comm_id, source, tag};
+    bool on_device = false;
+    if (hc_unlikely(context->device != NULL)) {
+        hcomm_status_t status = hc_staged_look(context, buf, capacity, &on_device);
+        if (status != HCOMM_OK)
+            return status;
+    }
     struct hcomm_request *request = new_receive(comm, buf, capacity, source, tag);
     if (!request)
         return HCOMM_ERR_NO_MEMORY;
+    request->on_device = on_device;
     struct hc_match_message *found = hc_match_find(&context->match, &pattern);
     if (found) {
         struct hcomm_message *message = hc_container_of(found, struct hcomm_message, match);
@@ -241,10 +284,17 @@ hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *bu
 hcomm_status_t hc_message_receive(struct hcomm_comm *comm, struct hcomm_message *message, void *buf,
                                   size_t capacity, struct hcomm_request **out)
 {
+    bool on_device = false;
+    if (hc_unlikely(comm->context->device != NULL)) {
+        hcomm_status_t status = hc_staged_look(comm->context, buf, capacity, &on_device);
+        if (status != HCOMM_OK)
+            return status;
+    }
     struct hcomm_request *request =
         new_receive(comm, buf, capacity, message->match.key.source, message->match.key.tag);
     if (!request)
         return HCOMM_ERR_NO_MEMORY;
+    request->on_device = on_device;
     deliver_message(request, message);
     *out = request;
     return HCOMM_OK;
@@ -258,6 +308,7 @@ enum { AWAIT_POLLS = 2000, AWAIT_POLLS_OVERSUBSCRIBED = 1 };
 static inline bool may_await(struct hcomm_context *context, const struct hc_match_key *pattern)
 {
     return hc_match_nothing_posted(&context->match) && !context->progress_thread_running &&
+           !context->device &&
            (hc_likely(!context->match.num_messages) || !hc_match_find(&context->match, pattern));
 }
 
@@ -267,11 +318,12 @@ static bool await(struct hcomm_context *context, struct hc_awaited *awaited)
     unsigned polls = context->oversubscribed ? AWAIT_POLLS_OVERSUBSCRIBED : AWAIT_POLLS;
     context->awaited = awaited;
     for (;;) {
-        (void)hc_progress(context);
+        (void)hc_progress_once(context);
         if (!context->awaited)
             return !awaited->abandoned;
         if (!--polls || hc_unlikely(hc_lock_contended(&context->lock)))
             break;
+        /* Not sooner than need be: each look at the line takes it away from who is about to write it. */
         hc_cpu_relax();
     }
     context->awaited = NULL;
@@ -334,12 +386,10 @@ static inline struct hc_awaited *take_awaited(struct hcomm_context *context, con
     return awaited;
 }
 
-/* An eager message meets the awaited receive. */
-static inline void deliver_awaited(struct hc_awaited *awaited, struct hc_peer *peer,
-                                   const struct hc_match_key *key, const void *payload, size_t size)
+static inline void describe_awaited(struct hc_awaited *awaited, struct hc_peer *peer,
+                                    const struct hc_match_key *key, size_t size)
 {
     struct hcomm_context *context = peer->context;
-    hc_copy(awaited->buf, payload, hc_likely(size <= awaited->capacity) ? size : awaited->capacity);
     awaited->source = key->source;
     awaited->tag = key->tag;
     awaited->size = size;
@@ -348,8 +398,16 @@ static inline void deliver_awaited(struct hc_awaited *awaited, struct hc_peer *p
     return_credit(peer, size);
 }
 
-/* The message needs more than a copy: the awaited receive becomes a request. NULL without memory: the message is
- * unexpected, and the receive begins again. */
+/* An eager message meets the awaited receive. */
+static HC_NOINLINE void deliver_awaited(struct hc_awaited *awaited, struct hc_peer *peer,
+                                        const struct hc_match_key *key, const void *payload, size_t size)
+{
+    hc_copy(awaited->buf, payload, hc_likely(size <= awaited->capacity) ? size : awaited->capacity);
+    describe_awaited(awaited, peer, key, size);
+}
+
+/* The message needs more than a copy: the awaited receive becomes a request. NULL without memory: the message
+ * is unexpected, and the receive begins again. */
 static struct hcomm_request *promote(struct hc_awaited *awaited)
 {
     awaited->request = new_receive(awaited->comm, awaited->buf, awaited->capacity, awaited->pattern.source,
@@ -363,7 +421,7 @@ static void protocol_error(struct hc_peer *peer, const char *what)
     hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
 }
 
-static bool check_match(const struct hc_wire_match *match, struct hc_match_key *key)
+static inline bool check_match(const struct hc_wire_match *match, struct hc_match_key *key)
 {
     if (match->source > INT32_MAX || match->tag < 0)
         return false;
@@ -372,8 +430,7 @@ static bool check_match(const struct hc_wire_match *match, struct hc_match_key *
 }
 
 /* The receive that an arrived message belongs to; NULL when it is unexpected. */
-static inline struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key,
-                                                 size_t size)
+static struct hcomm_request *find_receive(struct hc_peer *peer, const struct hc_match_key *key, size_t size)
 {
     struct hcomm_request *request = NULL;
     struct hc_awaited *awaited = take_awaited(peer->context, key);
@@ -389,8 +446,8 @@ static inline struct hcomm_request *find_receive(struct hc_peer *peer, const str
     return request;
 }
 
-static void keep_eager(struct hc_peer *peer, const struct hc_match_key *key, const void *payload, size_t size,
-                       bool sync, uint64_t send_id)
+static HC_NOINLINE void keep_eager(struct hc_peer *peer, const struct hc_match_key *key, const void *payload,
+                                   size_t size, bool sync, uint64_t send_id)
 {
     struct hcomm_message *message = message_new(peer, key, size);
     if (!message) {
@@ -412,15 +469,17 @@ static inline void take_eager(struct hc_peer *peer, const struct hc_wire_match *
         return;
     }
     struct hc_awaited *awaited = take_awaited(peer->context, &key);
-    if (hc_likely(awaited != NULL)) {
+    if (hc_unlikely(awaited != NULL)) {
         deliver_awaited(awaited, peer, &key, payload, size);
         return;
     }
-    struct hcomm_request *request = find_receive(peer, &key, size);
-    if (!request) {
+    struct hc_match_recv *recv = hc_match_arrive(&peer->context->match, &key);
+    if (hc_unlikely(!recv)) {
         keep_eager(peer, &key, payload, size, false, 0);
         return;
     }
+    struct hcomm_request *request = hc_container_of(recv, struct hcomm_request, match);
+    describe(request, peer, &key, size);
     deliver_eager(request, payload, size);
     return_credit(peer, size);
 }
@@ -432,6 +491,24 @@ static void eager_arrived(struct hc_peer *peer, const void *data, size_t len)
         protocol_error(peer, "EAGER");
     else
         take_eager(peer, match, match + 1, len - sizeof(*match));
+}
+
+/* The commonest case, without a call: an eager message of at most a line that the awaited receive is for. */
+static inline bool take_awaited_line(struct hcomm_context *context, struct hc_peer *peer, const void *data,
+                                     size_t len)
+{
+    const struct hc_wire_match *match = data;
+    struct hc_match_key key;
+    if (!context->awaited || len < sizeof(*match) || len > HC_CACHE_LINE || !check_match(match, &key))
+        return false;
+    struct hc_awaited *awaited = context->awaited;
+    size_t size = len - sizeof(*match);
+    if (size > awaited->capacity || !hc_match_takes(&awaited->pattern, &key))
+        return false;
+    context->awaited = NULL;
+    hc_copy_line_part(awaited->buf, match + 1, size);
+    describe_awaited(awaited, peer, &key, size);
+    return true;
 }
 
 static void eager_sync_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -484,6 +561,7 @@ static void keep_rts(struct hc_peer *peer, const struct hc_match_key *key, const
     message->send_id = offer->send_id;
     message->address = offer->address;
     message->rkey_len = (uint32_t)offer->rkey_len;
+    message->offer = offer->kind;
     if (offer->rkey_len)
         (void)memcpy(message->payload, offer->rkey, offer->rkey_len);
 }
@@ -494,7 +572,8 @@ static void rts_arrived(struct hc_peer *peer, const void *data, size_t len)
     struct hc_match_key key;
     if (len >= sizeof(rts))
         (void)memcpy(&rts, data, sizeof(rts));
-    if (len < sizeof(rts) || rts.rkey_len != len - sizeof(rts) || !check_match(&rts.match, &key)) {
+    if (len < sizeof(rts) || rts.rkey_len != len - sizeof(rts) || rts.offer > HC_OFFER_SELF ||
+        !check_match(&rts.match, &key)) {
         protocol_error(peer, "RTS");
         return;
     }
@@ -504,6 +583,7 @@ static void rts_arrived(struct hc_peer *peer, const void *data, size_t len)
         .address = rts.address,
         .rkey = rts.rkey_len ? (const uint8_t *)data + sizeof(rts) : NULL,
         .rkey_len = rts.rkey_len,
+        .kind = rts.offer,
     };
     struct hcomm_request *request = find_receive(peer, &key, offer.size);
     if (request)
@@ -523,10 +603,12 @@ static void barrier_arrived(struct hc_peer *peer, const void *data, size_t len)
     hc_barrier_arrive(peer->context, peer->rank, &message);
 }
 
-/* Everything but EAGER. */
-static void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t len)
+static HC_NOINLINE void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t len)
 {
     switch (id) {
+    case HC_WIRE_EAGER:
+        eager_arrived(peer, data, len);
+        break;
     case HC_WIRE_EAGER_SYNC:
         eager_sync_arrived(peer, data, len);
         break;
@@ -550,6 +632,9 @@ static void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t 
     case HC_WIRE_NACK:
         hc_rndv_fin_arrived(peer, id, data, len);
         break;
+    case HC_WIRE_WITHDRAW:
+        hc_rndv_withdraw_arrived(peer, data, len);
+        break;
     case HC_WIRE_CREDIT:
         credit_arrived(peer, data, len);
         break;
@@ -561,18 +646,27 @@ static void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t 
     }
 }
 
-void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len)
+/* The peer has not been heard of, has failed, or does not exist. */
+static HC_COLD void arrived_from_unknown(struct hcomm_context *context, uint32_t from, uint8_t id,
+                                         const void *data, size_t len)
 {
-    struct hcomm_context *context = arg;
-    if (hc_unlikely(from >= context->job->size)) {
+    if (from >= context->job->size) {
         hc_log_warn("message from rank %u of a job of %u: dropped", from, context->job->size);
         return;
     }
     struct hc_peer *peer = hc_peer_get(context, from);
-    if (hc_unlikely(!peer || peer->state == HC_PEER_FAILED))
-        return;
-    if (hc_likely(id == HC_WIRE_EAGER))
-        eager_arrived(peer, data, len);
-    else
+    if (peer && peer->state != HC_PEER_FAILED)
         dispatch(peer, id, data, len);
+}
+
+void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len)
+{
+    struct hcomm_context *context = arg;
+    struct hc_peer *peer = hc_likely(from < context->job->size) ? context->peers[from] : NULL;
+    if (hc_unlikely(!peer || peer->state == HC_PEER_FAILED))
+        arrived_from_unknown(context, from, id, data, len);
+    else if (hc_unlikely(id != HC_WIRE_EAGER))
+        dispatch(peer, id, data, len);
+    else if (!take_awaited_line(context, peer, data, len))
+        eager_arrived(peer, data, len);
 }

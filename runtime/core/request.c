@@ -2,51 +2,23 @@
 #include "runtime/core/request.h"
 
 #include "runtime/core/rndv.h"
+#include "runtime/core/staged.h"
 #include "runtime/core/wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_IDS = 64 };
+enum {
+    FIRST_IDS = 64,
+    WITHDRAW_MS = 1000, /* a receiver that computes for longer is not waited for */
+};
 
-struct hcomm_request *hc_request_new(struct hcomm_comm *comm, enum hc_request_kind kind)
+struct hcomm_request *hc_request_no_memory(const struct hcomm_context *context)
 {
-    struct hcomm_context *context = comm->context;
-    struct hcomm_request *request = hc_pool_get(&context->request_pool);
-    if (hc_unlikely(!request)) {
-        (void)hc_error(HCOMM_ERR_NO_MEMORY, "request: out of memory with %zu in use",
-                       context->request_pool.in_use);
-        return NULL;
-    }
-    (void)memset(request, 0, sizeof(*request));
-    request->kind = kind;
-    request->context = context;
-    request->comm = comm;
-    comm->busy++;
-    return request;
-}
-
-void hc_request_free(struct hcomm_request *request)
-{
-    if (request->immortal)
-        return;
-    hc_pool_put(&request->context->request_pool, request);
-}
-
-void hc_request_complete(struct hcomm_request *request, hcomm_status_t status)
-{
-    struct hcomm_context *context = request->context;
-    hc_assert(!atomic_load_explicit(&request->complete, memory_order_relaxed));
-    request->status = status;
-    request->comm->busy--;
-    bool orphan = request->orphan;
-    /* release: partner is the acquire in hc_request_is_complete; everything about the request is written */
-    atomic_store_explicit(&request->complete, true, memory_order_release);
-    if (context->sleepers)
-        hc_wake_sleepers(context);
-    if (orphan)
-        hc_request_free(request);
+    (void)hc_error(HCOMM_ERR_NO_MEMORY, "request: out of memory with %zu in use",
+                   context->request_pool.in_use);
+    return NULL;
 }
 
 void hc_request_status(const struct hcomm_request *request, hcomm_message_status_t *status)
@@ -121,16 +93,6 @@ struct hcomm_request *hc_request_by_id(struct hcomm_context *context, uint64_t i
     return context->ids[slot];
 }
 
-hcomm_status_t hc_request_collect(struct hcomm_request *request, hcomm_message_status_t *status)
-{
-    hcomm_status_t outcome = request->status;
-    hc_request_status(request, status);
-    if (hc_unlikely(outcome < 0))
-        hc_request_explain(request);
-    hc_request_free(request);
-    return outcome;
-}
-
 void hc_request_explain(const struct hcomm_request *request)
 {
     const char *what = request->kind == HC_REQUEST_RECV   ? "receive"
@@ -142,6 +104,9 @@ void hc_request_explain(const struct hcomm_request *request)
         (void)hc_error(HCOMM_ERR_TRUNCATED,
                        "receive: message from rank %d with tag %d has %zu bytes, room is for %zu",
                        request->source, request->tag, request->size, request->capacity);
+    else if (hc_staged_detail(request))
+        (void)hc_error(request->status, "%s with rank %d, tag %d: %s", what, request->source, request->tag,
+                       hc_staged_detail(request));
     else if (request->peer && request->peer->state == HC_PEER_FAILED)
         (void)hc_error(request->status, "%s: %s", what,
                        request->peer->detail ? request->peer->detail : "peer is lost");
@@ -159,20 +124,26 @@ static bool is_complete(void *arg)
     return hc_request_is_complete(arg);
 }
 
-static hcomm_status_t explain_timeout(const struct hcomm_request *request)
+/* `more` is appended. */
+static hcomm_status_t explain_timeout(const struct hcomm_request *request, const char *more)
 {
-    const char *what = request->kind == HC_REQUEST_RECV   ? "receive"
-                       : request->kind == HC_REQUEST_SEND ? "send"
-                                                          : "barrier";
+    if (request->kind == HC_REQUEST_BARRIER)
+        return hc_barrier_explain_timeout(request);
+    const char *what = request->kind == HC_REQUEST_RECV ? "receive" : "send";
     char who[128] = "any source";
     if (request->peer)
         (void)snprintf(who, sizeof(who), "%s", hc_peer_name(request->peer));
     return hc_error(
         HCOMM_ERR_TIMEOUT,
         "%s %s %s, tag %d on communicator '%s': no progress for %d ms (setting timeout_ms); %zu of %zu bytes "
-        "moved",
+        "moved%s",
         what, request->kind == HC_REQUEST_RECV ? "from" : "to", who, request->tag, request->comm->name,
-        request->context->settings.timeout_ms, request->finished, request->capacity);
+        request->context->settings.timeout_ms, request->finished, request->capacity, more);
+}
+
+hcomm_status_t hc_request_explain_timeout(const struct hcomm_request *request)
+{
+    return explain_timeout(request, "");
 }
 
 hcomm_status_t hc_request_wait(struct hcomm_request *request)
@@ -188,11 +159,32 @@ hcomm_status_t hc_request_wait(struct hcomm_request *request)
         .watch = request->kind == HC_REQUEST_RECV ? request->peer : NULL,
     };
     hcomm_status_t status = hc_wait_for(context, &params);
-    if (status != HCOMM_ERR_TIMEOUT)
-        return status;
-    if (request->kind == HC_REQUEST_BARRIER)
-        return hc_barrier_explain_timeout(request);
-    return explain_timeout(request);
+    return status == HCOMM_ERR_TIMEOUT ? hc_request_explain_timeout(request) : status;
+}
+
+/* A blocking send is late: its buffer is to be the caller's again. */
+static hcomm_status_t take_back(struct hcomm_request *request)
+{
+    if (hc_rndv_withdraw(request) &&
+        hc_wait(request->context, is_complete, request, NULL, WITHDRAW_MS) != HCOMM_OK) {
+        char more[256];
+        (void)snprintf(more, sizeof(more),
+                       "; the receiver did not confirm within %d ms that it leaves the buffer alone: keep it "
+                       "unchanged until that rank has communicated again",
+                       WITHDRAW_MS);
+        (void)explain_timeout(request, more);
+        request->orphan = true; /* with its registration, until the answer comes */
+        return HCOMM_ERR_TIMEOUT;
+    }
+    if (!hc_request_is_complete(request)) {
+        hc_request_give_up(request);
+        return HCOMM_ERR_TIMEOUT;
+    }
+    if (request->status != HCOMM_ERR_CANCELLED)
+        return hc_request_collect(request, NULL); /* the receiver had it all, or is lost */
+    (void)explain_timeout(request, "; the message was withdrawn");
+    hc_request_free(request);
+    return HCOMM_ERR_TIMEOUT;
 }
 
 hcomm_status_t hc_request_finish(struct hcomm_request *request, hcomm_message_status_t *status)
@@ -200,6 +192,8 @@ hcomm_status_t hc_request_finish(struct hcomm_request *request, hcomm_message_st
     hcomm_status_t waited = hc_request_wait(request);
     if (hc_likely(waited == HCOMM_OK))
         return hc_request_collect(request, status);
+    if (request->kind == HC_REQUEST_SEND)
+        return take_back(request);
     hc_request_give_up(request);
     if (status)
         *status = (hcomm_message_status_t){.source = HCOMM_RANK_NULL, .tag = HCOMM_ANY_TAG, .error = waited};

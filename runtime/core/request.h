@@ -4,6 +4,61 @@
 
 #include "runtime/core/core.h"
 
+#include <string.h>
+
+/* In staged.h. */
+void hc_staged_complete(struct hcomm_request *request);
+void hc_staged_free(struct hcomm_request *request);
+
+/* Sets the error detail; NULL. */
+struct hcomm_request *hc_request_no_memory(const struct hcomm_context *context) HC_COLD;
+
+/* A zeroed request of the communicator; NULL (with an error detail) when memory is exhausted. */
+static inline struct hcomm_request *hc_request_new(struct hcomm_comm *comm, enum hc_request_kind kind)
+{
+    struct hcomm_context *context = comm->context;
+    struct hcomm_request *request = hc_pool_get(&context->request_pool);
+    if (hc_unlikely(!request))
+        return hc_request_no_memory(context);
+    (void)memset(request, 0, offsetof(struct hcomm_request, stream_node)); /* what follows is zero */
+    request->kind = kind;
+    request->context = context;
+    request->comm = comm;
+    comm->busy++;
+    return request;
+}
+
+static inline void hc_request_free(struct hcomm_request *request)
+{
+    if (request->immortal)
+        return;
+    if (hc_unlikely(!request->light)) {
+        if (hc_unlikely(request->staged != NULL))
+            hc_staged_free(request);
+        (void)memset(&request->stream_node, 0,
+                     sizeof(*request) - offsetof(struct hcomm_request, stream_node));
+    }
+    hc_pool_put(&request->context->request_pool, request);
+}
+
+/* Mark complete; frees an orphan. */
+static inline void hc_request_complete(struct hcomm_request *request, hcomm_status_t status)
+{
+    struct hcomm_context *context = request->context;
+    hc_assert(!atomic_load_explicit(&request->complete, memory_order_relaxed));
+    request->status = status;
+    if (hc_unlikely(!request->light && request->staged))
+        hc_staged_complete(request);
+    request->comm->busy--;
+    bool orphan = request->orphan;
+    /* release: partner is the acquire in hc_request_is_complete; everything about the request is written */
+    atomic_store_explicit(&request->complete, true, memory_order_release);
+    if (hc_unlikely(context->sleepers))
+        hc_wake_sleepers(context);
+    if (hc_unlikely(orphan))
+        hc_request_free(request);
+}
+
 /* Whether the request is complete; also without the lock. */
 static inline bool hc_request_is_complete(struct hcomm_request *request)
 {
@@ -13,11 +68,23 @@ static inline bool hc_request_is_complete(struct hcomm_request *request)
 
 /* Describe a complete request; status may be NULL. */
 void hc_request_status(const struct hcomm_request *request, hcomm_message_status_t *status);
-/* Describe, set the error detail if it failed, free; returns the outcome. */
-hcomm_status_t hc_request_collect(struct hcomm_request *request,
-                                  hcomm_message_status_t *status) HC_MUST_CHECK;
 /* Set the thread's error detail to why the request failed. */
 void hc_request_explain(const struct hcomm_request *request);
+/* Set the thread's error detail to what did not come within timeout_ms, and from whom; HCOMM_ERR_TIMEOUT. */
+hcomm_status_t hc_request_explain_timeout(const struct hcomm_request *request);
+
+/* Describe, set the error detail if it failed, free; returns the outcome. */
+static inline hcomm_status_t hc_request_collect(struct hcomm_request *request, hcomm_message_status_t *status)
+{
+    hcomm_status_t outcome = request->status;
+    if (status)
+        hc_request_status(request, status);
+    if (hc_unlikely(outcome < 0))
+        hc_request_explain(request);
+    hc_request_free(request);
+    return outcome;
+}
+
 /* Wait without freeing; HCOMM_ERR_TIMEOUT (with detail) leaves the request as it is. */
 hcomm_status_t hc_request_wait(struct hcomm_request *request) HC_MUST_CHECK;
 /* Nobody waits any more and the buffer is no longer ours: cancel a receive, abandon a send; frees when

@@ -3,8 +3,10 @@
 #include "runtime/base/copy.h"
 #include "runtime/core/mapped.h"
 #include "runtime/core/progress.h"
+#include "runtime/core/recv.h"
 #include "runtime/core/request.h"
 #include "runtime/core/send.h"
+#include "runtime/core/staged.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +43,8 @@ static void release_transfer(struct hcomm_request *request)
     request->rkey = NULL;
     request->mem = NULL;
     (void)hc_mapped_end(request);
+    if (hc_unlikely(request->staged != NULL))
+        hc_staged_end(request);
     if (request->owns_buf)
         free(request->buf);
     request->owns_buf = false;
@@ -78,10 +82,11 @@ static size_t pack_rts(void *dest, void *arg)
     return size;
 }
 
+/* What the receiver fetches, this rank's bandwidth limit could not hold back. */
 static bool wants_rma(const struct hcomm_request *request)
 {
     const struct hc_iface_attr *attr = request->peer->attr;
-    if (attr->rkey_max > HC_RKEY_MAX)
+    if (attr->rkey_max > HC_RKEY_MAX || request->context->settings.bandwidth_limit)
         return false;
     return ((attr->caps & HC_CAP_RMA) && request->capacity >= attr->get_min) ||
            hc_mapped_offers(request->peer, request->buf, request->capacity);
@@ -104,6 +109,12 @@ static hcomm_status_t register_buffer(struct hcomm_request *request)
 /* Without a registration the message still travels, in pieces. */
 static void offer_rma(struct hcomm_request *request, struct rts_pack *pack)
 {
+    if (hc_unlikely(request->context->device != NULL))
+        pack->head.rkey_len =
+            (uint32_t)hc_staged_offer(request, pack->rkey, sizeof(pack->rkey), &pack->head.offer);
+    request->offer_kind = pack->head.offer;
+    if (hc_unlikely(pack->head.rkey_len || request->on_device))
+        return;
     if (!wants_rma(request) || (!request->mem && register_buffer(request) != HCOMM_OK))
         return;
     size_t room = HC_RKEY_MAX;
@@ -333,6 +344,7 @@ static hcomm_status_t issue_piece(struct hcomm_request *request, size_t *size)
 }
 
 static void fall_back_to_pieces(struct hcomm_request *request);
+static void end_if_over(struct hcomm_request *request);
 
 static void end_receive(struct hcomm_request *request, hcomm_status_t status)
 {
@@ -352,6 +364,23 @@ static void end_transfer(struct hcomm_request *request, hcomm_status_t status)
     if (status != HCOMM_OK) /* the receiver waits for pieces that will not come */
         hc_rndv_answer(request->peer, HC_WIRE_NACK, request->remote_id, status);
     finish(request, status);
+}
+
+/* A receive in pieces: the sender is not answered, it knows when it has sent all. */
+static void end_pieces(struct hcomm_request *request)
+{
+    if (request->status != HCOMM_OK)
+        finish(request, request->status);
+    else if (request->finished == request->accept)
+        finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+}
+
+void hc_rndv_end_if_over(struct hcomm_request *request)
+{
+    if (request->kind == HC_REQUEST_RECV && !request->transferring && !request->ops)
+        end_pieces(request);
+    else
+        end_if_over(request);
 }
 
 /* A request that failed waits for its operations in flight: they still point to it and to its memory. */
@@ -399,6 +428,12 @@ static unsigned ops_limit(const struct hcomm_request *request)
     return request->kind == HC_REQUEST_RECV ? GETS_IN_FLIGHT : PIECES_PER_TURN;
 }
 
+/* The bandwidth limit is for what this rank sends. Asked with 0 whether it may, then with what it sent. */
+static bool use_bandwidth(const struct hcomm_request *request, size_t size)
+{
+    return request->kind == HC_REQUEST_RECV || hc_bandwidth_take(request->context, size);
+}
+
 /* The sender has put all it could claim; the receiver may be at its last part still. */
 static void end_placing(struct hcomm_request *request)
 {
@@ -424,6 +459,7 @@ static bool advance_mapped(struct hcomm_request *request)
         transfer_failed(request, status);
         return false;
     }
+    (void)use_bandwidth(request, size);
     request->finished += size;
     request->activity = hc_clock_ns();
     if (size && request->finished < request->accept)
@@ -441,8 +477,7 @@ static bool advance_once(struct hcomm_request *request)
 {
     struct hcomm_context *context = request->context;
     if (request->issued == request->accept || request->ops >= ops_limit(request) ||
-        !hc_bandwidth_take(context,
-                           smaller(request->accept - request->issued, request->peer->attr->bcopy_max)))
+        !use_bandwidth(request, 0))
         return false;
     if (request->share)
         return advance_mapped(request);
@@ -454,6 +489,7 @@ static bool advance_once(struct hcomm_request *request)
         transfer_failed(request, status);
         return false;
     }
+    (void)use_bandwidth(request, size);
     request->issued += size;
     request->activity = hc_clock_ns();
     hc_counter_add(&context->counters, HC_COUNTER_BYTES_SENT, request->kind == HC_REQUEST_SEND ? size : 0);
@@ -475,6 +511,10 @@ static unsigned advance_streaming(struct hc_peer *peer)
     {
         struct hcomm_request *request = hc_list_entry(node, struct hcomm_request, stream_node);
         unsigned pieces = 0;
+        if (hc_unlikely(request->on_device || request->offer_kind)) {
+            moved += hc_staged_advance(request);
+            continue;
+        }
         while (pieces < PIECES_PER_TURN && advance_once(request))
             pieces++;
         moved += pieces;
@@ -503,6 +543,7 @@ static void ask_for_pieces(struct hcomm_request *request)
         .recv_id = request->id,
         .accept = request->accept,
     };
+    request->offer_kind = HC_OFFER_RKEY;
     if (ask_to_place(request, 0))
         return;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_PIPELINE, 1);
@@ -515,10 +556,14 @@ static void fall_back_to_pieces(struct hcomm_request *request)
     hc_list_remove(&request->stream_node);
     request->transferring = false;
     peer->rndv_inflight--;
-    peer->rkey_useless = true;
+    if (request->rkey) {
+        peer->rkey_useless = true;
+        peer->ops->rkey_release(request->rkey);
+        request->rkey = NULL;
+    } else {
+        peer->ipc_useless = true;
+    }
     request->issued = 0;
-    peer->ops->rkey_release(request->rkey);
-    request->rkey = NULL;
     ask_for_pieces(request);
 }
 
@@ -533,9 +578,24 @@ static hcomm_status_t prepare_get(struct hcomm_request *request, const void *rke
     return peer->ops->rkey_unpack(peer->ep, rkey, rkey_len, &request->rkey);
 }
 
+/* By other means than the transport's. */
+static void start_fetch(struct hcomm_request *request, const void *offer, size_t len)
+{
+    if (hc_staged_fetch(request, offer, len) == HCOMM_OK) {
+        hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_GET, 1);
+        begin_transfer(request);
+    } else {
+        ask_for_pieces(request);
+    }
+}
+
 /* The peer is reached and it is this message's turn. What cannot be fetched is asked for in pieces. */
 static void start_receive(struct hcomm_request *request, const void *rkey, size_t rkey_len)
 {
+    if (hc_unlikely(request->offer_kind != HC_OFFER_RKEY)) {
+        start_fetch(request, rkey, rkey_len);
+        return;
+    }
     if (prepare_get(request, rkey, rkey_len) != HCOMM_OK) {
         ask_for_pieces(request);
         return;
@@ -559,10 +619,18 @@ static hcomm_status_t keep_offer(struct hcomm_request *request, const struct hc_
     return HCOMM_OK;
 }
 
+static bool can_fetch(const struct hcomm_request *request, const struct hc_rndv_offer *offer)
+{
+    const struct hc_peer *peer = request->peer;
+    if (hc_unlikely(offer->kind != HC_OFFER_RKEY))
+        return hc_staged_can_fetch(request, offer);
+    return offer->rkey && !request->on_device && !(peer->rkey_useless && !(peer->attr->caps & HC_CAP_MAP));
+}
+
 static void take_offer(struct hcomm_request *request, const struct hc_rndv_offer *offer)
 {
     struct hc_peer *peer = request->peer;
-    if (!offer->rkey || (peer->rkey_useless && !(peer->attr->caps & HC_CAP_MAP))) {
+    if (!can_fetch(request, offer)) {
         ask_for_pieces(request);
     } else if (may_begin_now(peer)) {
         start_receive(request, offer->rkey, offer->rkey_len);
@@ -579,6 +647,7 @@ void hc_rndv_receive(struct hcomm_request *request, const struct hc_rndv_offer *
     request->remote_id = offer->send_id;
     request->remote_address = offer->address;
     request->accept = smaller(offer->size, request->capacity);
+    request->offer_kind = offer->kind;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_RECEIVED, 1);
     if (request->peer->state == HC_PEER_FAILED) {
         hc_request_complete(request, request->peer->failure);
@@ -640,12 +709,10 @@ static struct hcomm_request *named_request(struct hc_peer *peer, uint64_t id, en
 /* False: the invitation to share the work is left; the receiver does it alone. */
 static bool accept_invitation(struct hcomm_request *request, const struct hc_wire_cts *cts, const void *rkey)
 {
-    if (!cts->rkey_len || ((cts->flags & HC_CTS_FLAG_SHARE) && !may_begin(request->peer)))
+    if (!cts->rkey_len || request->on_device ||
+        ((cts->flags & HC_CTS_FLAG_SHARE) && !may_begin(request->peer)))
         return false;
-    if (!hc_mapped_accept(request, cts, rkey))
-        return false;
-    request->shared = cts->flags & HC_CTS_FLAG_SHARE;
-    return true;
+    return hc_mapped_accept(request, cts, rkey);
 }
 
 void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -662,11 +729,19 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
         hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
         return;
     }
+    if (request->withdrawn && (cts.flags & HC_CTS_FLAG_SHARE))
+        return;               /* the receiver is reading: FIN tells when it has stopped */
+    if (request->withdrawn) { /* nothing was fetched, and nothing need be */
+        hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
+        finish(request, HCOMM_ERR_CANCELLED);
+        return;
+    }
     if (request->remote_id || request->finished || cts.accept == 0 || cts.accept > request->capacity) {
         protocol_error(peer, "CTS");
         return;
     }
     request->remote_id = cts.recv_id;
+    request->shared = cts.flags & HC_CTS_FLAG_SHARE;
     request->activity = hc_clock_ns();
     if (!accept_invitation(request, &cts, (const uint8_t *)data + sizeof(cts)) &&
         (cts.flags & HC_CTS_FLAG_SHARE))
@@ -694,10 +769,14 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
         protocol_error(peer, "DATA");
         return;
     }
+    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, len);
+    if (hc_unlikely(request->on_device)) {
+        hc_staged_arrive(request, (size_t)head.offset, (const uint8_t *)data + sizeof(head), len);
+        return;
+    }
     hc_copy((uint8_t *)request->buf + head.offset, (const uint8_t *)data + sizeof(head), len);
     request->finished += len;
     request->activity = hc_clock_ns();
-    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, len);
     if (request->finished >= request->accept)
         finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
 }
@@ -764,6 +843,77 @@ void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data
         sender_answered(peer, &fin);
 }
 
+/* ---- taking back ---- */
+
+/* Whether an RTS is out that the receiver has neither refused nor asked for in pieces. */
+static bool is_unanswered(const struct hcomm_request *request)
+{
+    return request->kind == HC_REQUEST_SEND && request->id && request->started &&
+           (!request->remote_id || request->shared);
+}
+
+/* The own part of the work, if both do it, ends here: parts are copied with the lock held, so none is half
+ * done. */
+static void send_withdraw(struct hcomm_request *request)
+{
+    if (request->withdrawn)
+        return;
+    request->withdrawn = true;
+    hc_list_remove(&request->stream_node);
+    if (request->transferring)
+        request->peer->rndv_inflight--;
+    request->transferring = false;
+    hc_rndv_answer(request->peer, HC_WIRE_WITHDRAW, request->id, HCOMM_ERR_CANCELLED);
+}
+
+bool hc_rndv_withdraw(struct hcomm_request *request)
+{
+    if (!is_unanswered(request) || !(request->mem || request->offer_kind))
+        return false;
+    send_withdraw(request);
+    return true;
+}
+
+/* The receive that an RTS of the peer has met and that is not over. */
+static struct hcomm_request *find_receive_of(struct hc_peer *peer, uint64_t send_id)
+{
+    struct hcomm_context *context = peer->context;
+    for (size_t i = 0; i < context->num_ids; i++) {
+        struct hcomm_request *request = context->ids[i];
+        if (request && request->kind == HC_REQUEST_RECV && request->peer == peer &&
+            request->remote_id == send_id)
+            return request;
+    }
+    return NULL;
+}
+
+/* What is being read goes on to its end; if that is all, the message has arrived. FIN is the answer. */
+static void stop_receive(struct hcomm_request *request)
+{
+    if (request->ops && request->issued == request->accept)
+        return;
+    request->status = HCOMM_ERR_CANCELLED;
+    request->issued = request->accept;
+    end_if_over(request);
+}
+
+void hc_rndv_withdraw_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    struct hc_wire_fin withdraw;
+    if (len != sizeof(withdraw)) {
+        protocol_error(peer, "WITHDRAW");
+        return;
+    }
+    (void)memcpy(&withdraw, data, sizeof(withdraw));
+    struct hcomm_request *request = find_receive_of(peer, withdraw.id);
+    if (request) {
+        stop_receive(request);
+        return;
+    }
+    hc_message_withdraw(peer, withdraw.id);
+    hc_rndv_answer(peer, HC_WIRE_FIN, withdraw.id, HCOMM_ERR_CANCELLED);
+}
+
 /* ---- giving up ---- */
 
 void hc_rndv_abandon(struct hcomm_request *request)
@@ -773,6 +923,8 @@ void hc_rndv_abandon(struct hcomm_request *request)
             hc_request_complete(request, HCOMM_ERR_CANCELLED);
         return;
     }
+    if (request->staged)
+        hc_staged_quit(request);
     /* only without the ep is it certain that nothing touches the buffer any more */
     if (request->ops || hc_mapped_end(request)) {
         char detail[256];
@@ -784,8 +936,10 @@ void hc_rndv_abandon(struct hcomm_request *request)
         return;
     }
     if (request->kind == HC_REQUEST_SEND) {
-        if (request->remote_id)
+        if (request->remote_id && !request->shared)
             hc_rndv_answer(request->peer, HC_WIRE_NACK, request->remote_id, HCOMM_ERR_CANCELLED);
+        else if (is_unanswered(request))
+            send_withdraw(request);
         (void)hc_send_unqueue(request);
     } else { /* a sender whose buffer was to be fetched waits for that */
         hc_rndv_answer(request->peer, HC_WIRE_FIN, request->remote_id, HCOMM_ERR_CANCELLED);

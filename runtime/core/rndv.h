@@ -14,6 +14,7 @@ struct hc_rndv_offer {
     uint64_t address;
     const void *rkey; /* NULL: pieces only */
     size_t rkey_len;
+    uint32_t kind; /* enum hc_offer */
 };
 
 /* A send that got an id but is not started will not be: give the id back. */
@@ -41,8 +42,20 @@ void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len);
 void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len);
 void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data, size_t len);
 
+/*
+ * Take back a message that the receiver has not answered. True: its buffer is offered to the receiver, which
+ * has been asked to leave it alone; the request completes with the receiver's answer, HCOMM_OK when it had
+ * fetched all, HCOMM_ERR_CANCELLED when it will not touch the buffer any more. False: nobody reads the
+ * buffer.
+ */
+bool hc_rndv_withdraw(struct hcomm_request *request);
+/* The peer takes a message back. */
+void hc_rndv_withdraw_arrived(struct hc_peer *peer, const void *data, size_t len);
+
 /* Move transfers of this peer on; returns how much moved. */
 unsigned hc_rndv_advance(struct hc_peer *peer);
+/* The request ends if it is over: failed, or all moved, and no operation left. It may be gone afterwards. */
+void hc_rndv_end_if_over(struct hcomm_request *request);
 /* The buffer is no longer ours: leave the transfer. Frees the orphaned request when nothing refers to it any
  * more. */
 void hc_rndv_abandon(struct hcomm_request *request);

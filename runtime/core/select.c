@@ -113,14 +113,29 @@ static int by_estimate(const void *left, const void *right)
     return (a->bandwidth < b->bandwidth) - (a->bandwidth > b->bandwidth);
 }
 
+/* For hc_select_add_ofi(): what shared memory does not reach, ofi's does not reach, either. */
+static void leave_out_shared_memory(struct hc_resource_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        struct hc_resource *resource = &list->entries[i];
+        if (!resource->usable || strcmp(resource->name, "ofi:shm") != 0)
+            continue;
+        resource->usable = false;
+        (void)snprintf(resource->reason, sizeof(resource->reason), "shared memory does not reach every rank");
+    }
+}
+
 static hcomm_status_t open_transport(struct hcomm_context *context, const struct hc_transport *transport,
-                                     const struct hc_iface_params *params, struct rejections *rejections)
+                                     const struct hc_iface_params *params, bool beyond_host,
+                                     struct rejections *rejections)
 {
     struct hc_resource_list *list = calloc(1, sizeof(*list));
     if (!list)
         return hc_error(HCOMM_ERR_NO_MEMORY, "transports: out of memory");
     list->settings = &context->settings;
     hcomm_status_t status = hc_transport_query_one(transport, list);
+    if (status == HCOMM_OK && beyond_host)
+        leave_out_shared_memory(list);
     if (status == HCOMM_OK) {
         qsort(list->entries, list->count, sizeof(list->entries[0]), by_estimate);
         open_usable(context, list, params);
@@ -175,13 +190,45 @@ hcomm_status_t hc_select_open(struct hcomm_context *context, const struct hc_ifa
     for (size_t i = 0; hc_transports[i]; i++) {
         if (!is_needed(context, hc_transports[i]))
             continue;
-        hcomm_status_t status = open_transport(context, hc_transports[i], params, &rejections);
+        hcomm_status_t status = open_transport(context, hc_transports[i], params, false, &rejections);
         if (status != HCOMM_OK)
             return status;
     }
     sort_ifaces(context);
     list_polled(context);
     return check_reach(context, &rejections);
+}
+
+static const struct hc_transport *find_transport(const char *name)
+{
+    for (size_t i = 0; hc_transports[i]; i++)
+        if (strcmp(hc_transports[i]->name, name) == 0)
+            return hc_transports[i];
+    return NULL;
+}
+
+bool hc_select_may_add_ofi(const struct hcomm_context *context)
+{
+    const struct hc_transport *ofi = find_transport("ofi");
+    for (unsigned i = 0; i < context->num_ifaces; i++)
+        if (context->ifaces[i].iface->transport == ofi)
+            return false;
+    return ofi && context->job->size > 1 && hc_transport_preference(&context->settings, "ofi") != SIZE_MAX;
+}
+
+hcomm_status_t hc_select_add_ofi(struct hcomm_context *context, const struct hc_iface_params *params)
+{
+    struct rejections rejections = {0};
+    unsigned before = context->num_ifaces;
+    if (!hc_select_may_add_ofi(context))
+        return hc_error(HCOMM_ERR_UNREACHABLE, "the setting transports leaves out ofi");
+    hcomm_status_t status = open_transport(context, find_transport("ofi"), params, true, &rejections);
+    if (status != HCOMM_OK)
+        return status;
+    if (context->num_ifaces == before)
+        return hc_error(HCOMM_ERR_UNREACHABLE, "no other transport is usable%s", rejections.text);
+    list_polled(context);
+    return HCOMM_OK;
 }
 
 void hc_select_close(struct hcomm_context *context)
@@ -194,10 +241,11 @@ void hc_select_close(struct hcomm_context *context)
 }
 
 struct hc_iface_slot *hc_select_iface(struct hcomm_context *context, uint32_t rank,
-                                      const struct hc_blob *info, const struct hc_blob_address **address)
+                                      const struct hc_blob *info, const struct hc_iface_slot *after,
+                                      const struct hc_blob_address **address)
 {
     bool is_self = rank == context->job->rank;
-    for (unsigned i = 0; i < context->num_ifaces; i++) {
+    for (unsigned i = after ? (unsigned)(after - context->ifaces) + 1 : 0; i < context->num_ifaces; i++) {
         struct hc_iface_slot *slot = &context->ifaces[i];
         if (is_self != (strcmp(slot->resource.name, "self") == 0))
             continue;

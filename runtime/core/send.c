@@ -5,6 +5,7 @@
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
+#include "runtime/core/staged.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -216,7 +217,7 @@ static hcomm_status_t send_request(struct hc_peer *peer, const struct hc_wire_ma
     hcomm_status_t status = flush_batch(peer);
     if (status != HCOMM_OK)
         return status;
-    bool eager = goes_eager(peer, request->buf, request->capacity);
+    bool eager = !request->on_device && goes_eager(peer, request->buf, request->capacity);
     if (request->sync && eager)
         return hc_rndv_send_eager_sync(request, match);
     /* with an id it was about to travel by rendezvous, and keeps to that: completing it here would leave the
@@ -245,6 +246,20 @@ static hcomm_status_t start_request(struct hc_peer *peer, const struct hc_wire_m
     return status;
 }
 
+static hcomm_status_t start_or_free(struct hc_peer *peer, const struct hc_wire_match *match,
+                                    struct hcomm_request *request, struct hcomm_request **out)
+{
+    hcomm_status_t status = start_request(peer, match, request);
+    if (status != HCOMM_OK) {
+        request->comm->busy--;
+        hc_request_free(request);
+        return status;
+    }
+    hc_progress_thread_kick(peer->context);
+    *out = request;
+    return HCOMM_OK;
+}
+
 /* Neither at once nor gathered: copied and queued, or with a request. */
 static hcomm_status_t send_slow(struct hcomm_comm *comm, struct hc_peer *peer,
                                 const struct hc_wire_match *match, const void *buf, size_t size, int dest,
@@ -261,15 +276,7 @@ static hcomm_status_t send_slow(struct hcomm_comm *comm, struct hc_peer *peer,
     struct hcomm_request *request = new_send(comm, buf, size, dest, match->tag, sync);
     if (!request)
         return HCOMM_ERR_NO_MEMORY;
-    hcomm_status_t status = start_request(peer, match, request);
-    if (status != HCOMM_OK) {
-        comm->busy--;
-        hc_request_free(request);
-        return status;
-    }
-    hc_progress_thread_kick(comm->context);
-    *out = request;
-    return HCOMM_OK;
+    return start_or_free(peer, match, request, out);
 }
 
 /* What cannot take the short way, but perhaps still leaves at once. */
@@ -292,6 +299,31 @@ static hcomm_status_t send_general(struct hcomm_comm *comm, struct hc_peer *peer
 
 hcomm_status_t hc_send_start(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
                              int dest, int tag, bool sync, struct hcomm_request **request)
+{
+    if (hc_unlikely(comm->context->device != NULL))
+        return hc_staged_send(comm, comm_id, buf, size, dest, tag, sync, request);
+    return hc_send_host(comm, comm_id, buf, size, dest, tag, sync, request);
+}
+
+hcomm_status_t hc_send_device(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
+                              int dest, int tag, bool sync, struct hcomm_request **out)
+{
+    struct hc_peer *peer = hc_comm_peer(comm, dest);
+    if (!peer)
+        return HCOMM_ERR_NO_MEMORY;
+    if (peer->state == HC_PEER_FAILED)
+        return hc_peer_error(peer);
+    const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
+    hc_peer_connect(peer);
+    struct hcomm_request *request = new_send(comm, buf, size, dest, tag, sync);
+    if (!request)
+        return HCOMM_ERR_NO_MEMORY;
+    request->on_device = true;
+    return start_or_free(peer, &match, request, out);
+}
+
+hcomm_status_t hc_send_host(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size, int dest,
+                            int tag, bool sync, struct hcomm_request **request)
 {
     struct hc_peer *peer = hc_comm_peer(comm, dest);
     if (hc_unlikely(!peer))

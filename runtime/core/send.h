@@ -39,6 +39,13 @@ static inline bool hc_send_now(struct hcomm_comm *comm, uint64_t comm_id, const 
     return true;
 }
 
+/* hc_send_start() with host memory. */
+hcomm_status_t hc_send_host(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size, int dest,
+                            int tag, bool sync, struct hcomm_request **request) HC_MUST_CHECK;
+/* The same with device memory: it is announced, however small, and complete when it has been received. */
+hcomm_status_t hc_send_device(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
+                              int dest, int tag, bool sync, struct hcomm_request **request) HC_MUST_CHECK;
+
 /* Move what waits for this peer: answers, gathered messages, queued sends, transfers. Returns how much moved.
  */
 unsigned hc_peer_advance(struct hc_peer *peer);

@@ -120,7 +120,7 @@ static const char *transport_to(struct hcomm_context *context, uint32_t rank, co
     if (peer && peer->state == HC_PEER_READY)
         return transport_of_ep(context, peer->ep);
     const struct hc_blob_address *address = NULL;
-    const struct hc_iface_slot *slot = hc_select_iface(context, rank, blob, &address);
+    const struct hc_iface_slot *slot = hc_select_iface(context, rank, blob, NULL, &address);
     return slot ? slot->resource.name : "none";
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/core/peer.h"
 #include "runtime/core/progress.h"
+#include "runtime/core/stream.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -105,6 +106,9 @@ static void handle_event(struct hcomm_context *context, uint64_t data)
     case HC_WAIT_PEER:
         hc_peer_died(context, index);
         break;
+    case HC_WAIT_STREAMS:
+        hc_streams_take_signal(context->streams);
+        break;
     case HC_WAIT_IFACE: /* the next progress serves it */
         break;
     }
@@ -147,7 +151,7 @@ void hc_wait_sleep(struct hcomm_context *context, int max_ms)
     context->armed = true; /* also when arming stops half-way: progress undoes it */
     if (!arm_all(context, &max_ms) || !hc_barrier_may_sleep(context))
         return;
-    if (max_ms > SLEEP_BUSY_MS && (context->has_work || hc_progress_is_short_of_events(context)))
+    if (max_ms > SLEEP_BUSY_MS && hc_progress_is_short_of_events(context))
         max_ms = SLEEP_BUSY_MS;
     struct epoll_event events[EVENTS_PER_CALL];
     context->sleepers++;

@@ -15,7 +15,7 @@ struct hc_wait_params {
 hcomm_status_t hc_wait_for(struct hcomm_context *context, const struct hc_wait_params *params) HC_MUST_CHECK;
 
 /* What an epoll entry of the context stands for. */
-enum hc_wait_source { HC_WAIT_WAKE, HC_WAIT_BOOT, HC_WAIT_IFACE, HC_WAIT_PEER };
+enum hc_wait_source { HC_WAIT_WAKE, HC_WAIT_BOOT, HC_WAIT_IFACE, HC_WAIT_PEER, HC_WAIT_STREAMS };
 
 hcomm_status_t hc_wait_init(struct hcomm_context *context) HC_MUST_CHECK;
 void hc_wait_fini(struct hcomm_context *context);

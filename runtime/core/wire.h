@@ -22,6 +22,7 @@ enum hc_wire_id {
     HC_WIRE_NACK = 9,       /* hc_wire_fin: to the receiver: the sender gave the message up */
     HC_WIRE_CREDIT = 10,    /* hc_wire_credit */
     HC_WIRE_BARRIER = 11,   /* hc_wire_barrier */
+    HC_WIRE_WITHDRAW = 12,  /* hc_wire_fin: to the receiver of RTS: do not fetch it; answered with FIN */
     HC_WIRE_PLACED = 13,    /* hc_wire_placed: all that the sender has put into the receiver's memory */
 };
 
@@ -46,13 +47,31 @@ struct hc_wire_batch_item {
 };
 _Static_assert(sizeof(struct hc_wire_batch_item) == 24, "wire size");
 
+enum hc_offer {
+    HC_OFFER_RKEY = 0,   /* of the transport */
+    HC_OFFER_DEVICE = 1, /* struct hc_wire_device */
+    HC_OFFER_SELF = 2,   /* 64 bits: the address, in a message to the own rank */
+};
+
+enum { HC_WIRE_DEVICE_KEY = 72 };
+
+/* Device memory that the receiver may import. */
+struct hc_wire_device {
+    char key[HC_WIRE_DEVICE_KEY]; /* the device runtime's, NUL-terminated */
+    uint64_t offset;              /* of the message in what the key stands for */
+    uint64_t size;                /* of all that it stands for */
+    int32_t physical;             /* the device */
+    uint32_t zero;
+};
+_Static_assert(sizeof(struct hc_wire_device) == 96, "wire size");
+
 struct hc_wire_rts {
     struct hc_wire_match match;
     uint64_t size;
     uint64_t send_id;
     uint64_t address;  /* of the payload, for get; 0 without an rkey */
     uint32_t rkey_len; /* bytes of rkey that follow; 0: only pieces are possible */
-    uint32_t zero;
+    uint32_t offer;    /* enum hc_offer: what the rkey is */
 };
 _Static_assert(sizeof(struct hc_wire_rts) == 48, "wire size");
 

@@ -13,7 +13,7 @@ allowed() {
     transports/transport.c:transports/*) ;;
     transports/*/*:transports/*/*) same_folder "$1" "$2" transports ;;
     runtime/core/device*.[ch]:transports/npu/acl/* | runtime/core/stream*.[ch]:transports/npu/acl/*) ;;
-    runtime/core/event*.[ch]:transports/npu/acl/*) ;;
+    runtime/core/event*.[ch]:transports/npu/acl/* | runtime/core/transfer_device.c:transports/npu/acl/*) ;;
     runtime/core/*:runtime/* | runtime/core/*:transports/transport.h) ;;
     launcher/*:runtime/base/* | launcher/*:runtime/topo/* | launcher/*:launcher/*) ;;
     tools/*:tools/* | examples/*:examples/* | bench/*:bench/*) ;;

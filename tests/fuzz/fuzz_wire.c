@@ -2,11 +2,12 @@
 /*
  * Messages from a peer that may say anything, between receives, sends, probes and cancels of ours: no stray access,
  * no request completed twice, nothing left over. The peer is a transport that swallows what is sent to it.
- * fuzz-sources: runtime/core/recv.c runtime/core/send.c runtime/core/rndv.c runtime/core/match.c runtime/core/request.c runtime/core/progress.c runtime/core/peer.c runtime/core/wait.c runtime/core/blob.c runtime/core/barrier.c runtime/core/barrier_shared.c runtime/core/coll.c runtime/core/comm.c runtime/core/p2p.c runtime/core/complete.c runtime/core/thread.c runtime/base/config.c runtime/base/copy.c runtime/base/lock.c runtime/base/log.c runtime/base/pool.c runtime/base/settings.c runtime/base/status.c
+ * fuzz-sources: runtime/core/recv.c runtime/core/send.c runtime/core/rndv.c runtime/core/match.c runtime/core/request.c runtime/core/progress.c runtime/core/peer.c runtime/core/wait.c runtime/core/blob.c runtime/core/barrier.c runtime/core/barrier_shared.c runtime/core/coll.c runtime/core/comm.c runtime/core/p2p.c runtime/core/complete.c runtime/core/thread.c runtime/core/staged.c runtime/core/staging.c runtime/core/device.c runtime/core/device_copy.c runtime/core/device_ipc.c runtime/core/ranges.c transports/npu/acl/table.c runtime/base/config.c runtime/base/copy.c runtime/base/lock.c runtime/base/log.c runtime/base/pool.c runtime/base/settings.c runtime/base/status.c
  */
 /* clang-format on */
 #include "runtime/core/core.h"
 #include "runtime/core/peer.h"
+#include "runtime/core/rndv.h"
 #include "runtime/core/wait.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -46,9 +47,10 @@ struct hc_boot_event hc_boot_next_event(struct hc_boot *boot)
 }
 
 struct hc_iface_slot *hc_select_iface(struct hcomm_context *context, uint32_t rank,
-                                      const struct hc_blob *info, const struct hc_blob_address **address)
+                                      const struct hc_blob *info, const struct hc_iface_slot *after,
+                                      const struct hc_blob_address **address)
 {
-    (void)context, (void)rank, (void)info, (void)address;
+    (void)context, (void)rank, (void)info, (void)after, (void)address;
     return NULL;
 }
 
@@ -305,7 +307,7 @@ static void plant_id(const struct world *world, unsigned which, unsigned where, 
 
 static void deliver(struct world *world, struct input *input)
 {
-    unsigned id = draw(input) % 13, which = draw(input), where = draw(input);
+    unsigned id = draw(input) % 14, which = draw(input), where = draw(input);
     size_t size = draw(input) * 8 + draw(input) % 8;
     uint8_t *exact = malloc(size ? size : 1);
     FUZZ_CHECK(exact);
@@ -357,6 +359,8 @@ static void test_one(struct world *world, struct input *input)
     unsigned slot = draw(input) % REQUESTS, how = draw(input) % 4;
     if (how == 0 && world->requests[slot])
         (void)hcomm_cancel(world->requests[slot]);
+    if (how == 1 && world->requests[slot]) /* as a blocking send that times out does */
+        (void)hc_rndv_withdraw(world->requests[slot]);
     (void)hcomm_test(&world->requests[slot], NULL);
 }
 

@@ -116,6 +116,8 @@ check_small_examples() {
     [ "$(grep -c '^hello from rank [0-3] of 4 on ' "$scratch/out")" -eq 4 ] || complain "hello: not four greetings"
     timeout 120 hcommrun -n 2 "$scratch/pingpong" >"$scratch/out" || complain "pingpong failed"
     grep -q '^ *4194304 ' "$scratch/out" || complain "pingpong: no line for 4 MiB"
+    timeout 60 hcommrun -n 3 "$scratch/streams" >"$scratch/out" || complain "streams failed"
+    [ "$(grep -c '^rank [0-2] has all 16 blocks of rank [0-2]$' "$scratch/out")" -eq 3 ] || complain "streams: not three lines"
     timeout 60 hcommrun -n 3 "$scratch/topology" >"$scratch/out" || complain "topology failed"
     [ "$(grep -cE '^ *[0-2] +0 ' "$scratch/out")" -eq 3 ] || complain "topology: not three ranks on host 0"
 }
@@ -124,7 +126,7 @@ install_all
 check_files
 data=$(flags --variable=examplesdir)/data/digits.csv
 [ -s "$data" ] || die "the digits are not installed"
-for example in hello pingpong topology; do
+for example in hello pingpong streams topology; do
     compile $example $example.c
     [ "$(wc -l <"$top/examples/$example.c")" -lt 100 ] || complain "$example.c has 100 lines or more"
 done

@@ -24,7 +24,7 @@ TESTS += $(HC_LAUNCHER_CHECKS)
 
 # Programs that run.sh starts with several numbers of ranks; one script per subject says which.
 dist_check_SCRIPTS += tests/multi/run.sh
-MULTI_TESTS = tests/multi/barriers.sh tests/multi/communicators.sh
+MULTI_TESTS = tests/multi/barriers.sh tests/multi/communicators.sh tests/multi/namespaces.sh
 dist_check_SCRIPTS += $(MULTI_TESTS)
 TESTS += $(MULTI_TESTS)
 
@@ -43,6 +43,7 @@ check_PROGRAMS += tests/multi/p2p_messages \
 	tests/multi/p2p_requests \
 	tests/multi/p2p_threads \
 	tests/multi/p2p_unfinished \
+	tests/multi/p2p_withdraw \
 	tests/multi/p2p_huge
 tests_multi_p2p_messages_SOURCES = tests/multi/p2p_messages.c tests/multi/p2p_cases.h tests/multi/check.h
 tests_multi_p2p_messages_LDADD = libhcommrt.la
@@ -52,9 +53,11 @@ tests_multi_p2p_threads_SOURCES = tests/multi/p2p_threads.c tests/multi/p2p_case
 tests_multi_p2p_threads_LDADD = libhcommrt.la
 tests_multi_p2p_unfinished_SOURCES = tests/multi/p2p_unfinished.c tests/multi/p2p_cases.h tests/multi/check.h
 tests_multi_p2p_unfinished_LDADD = libhcommrt.la
+tests_multi_p2p_withdraw_SOURCES = tests/multi/p2p_withdraw.c tests/multi/p2p_cases.h tests/multi/check.h
+tests_multi_p2p_withdraw_LDADD = libhcommrt.la
 tests_multi_p2p_huge_SOURCES = tests/multi/p2p_huge.c tests/multi/p2p_cases.h tests/multi/check.h
 tests_multi_p2p_huge_LDADD = libhcommrt.la
-P2P_TESTS = tests/multi/p2p.sh
+P2P_TESTS = tests/multi/p2p.sh tests/multi/withdraw.sh
 dist_check_SCRIPTS += $(P2P_TESTS)
 TESTS += $(P2P_TESTS)
 
@@ -73,3 +76,28 @@ tests_multi_settings_effects_SOURCES = tests/multi/settings_effects.c tests/mult
 tests_multi_settings_effects_LDADD = libhcommrt.la
 dist_check_SCRIPTS += tests/multi/settings.sh
 TESTS += tests/multi/settings.sh
+
+# Streams, events, groups: host only, and on simulated devices.
+check_PROGRAMS += tests/multi/streams_order
+tests_multi_streams_order_SOURCES = tests/multi/streams_order.c tests/multi/streams_cases.h tests/multi/check.h
+tests_multi_streams_order_LDADD = libhcrt.la
+STREAMS_TESTS = tests/multi/streams.sh
+dist_check_SCRIPTS += $(STREAMS_TESTS)
+TESTS += $(STREAMS_TESTS)
+
+# Transfers, buffers.
+check_PROGRAMS += tests/multi/transfer_calls
+tests_multi_transfer_calls_SOURCES = tests/multi/transfer_calls.c tests/multi/check.h
+tests_multi_transfer_calls_LDADD = libhcommrt.la
+check_PROGRAMS += tests/multi/transfer_device
+tests_multi_transfer_device_SOURCES = tests/multi/transfer_device.c tests/multi/check.h
+tests_multi_transfer_device_LDADD = libhcrt.la
+dist_check_SCRIPTS += tests/multi/transfers.sh
+TESTS += tests/multi/transfers.sh
+
+# Messages in device memory, on the simulator.
+check_PROGRAMS += tests/multi/device_messages
+tests_multi_device_messages_SOURCES = tests/multi/device_messages.c tests/multi/p2p_cases.h tests/multi/check.h
+tests_multi_device_messages_LDADD = libhcommrt.la
+dist_check_SCRIPTS += tests/multi/device.sh
+TESTS += tests/multi/device.sh

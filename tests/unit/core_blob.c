@@ -11,6 +11,7 @@ static const struct hc_blob sample = {
     .eager_window = 262144,
     .numa_node = -1,
     .device = 3,
+    .device_pid = 77,
     .hostname = "node17",
     .hostname_len = 6,
     .cpuset = "0-3,8",
@@ -33,7 +34,8 @@ Test(core_blob, what_is_packed_is_parsed)
     struct hc_blob blob;
     cr_assert_eq(hc_blob_parse(bytes, size, &blob), HCOMM_OK);
     cr_assert(blob.host_id == sample.host_id && blob.pid == sample.pid);
-    cr_assert(blob.eager_window == sample.eager_window && blob.numa_node == -1 && blob.device == 3);
+    cr_assert(blob.eager_window == sample.eager_window && blob.numa_node == -1 && blob.device == 3 &&
+              blob.device_pid == 77);
     cr_assert(blob.hostname_len == 6 && memcmp(blob.hostname, "node17", 6) == 0);
     cr_assert(blob.cpuset_len == 5 && memcmp(blob.cpuset, "0-3,8", 5) == 0);
     const struct hc_blob_address *shm = hc_blob_find(&blob, "shm");
@@ -65,7 +67,7 @@ Test(core_blob, other_magic_version_and_counts_are_refused)
     static const struct {
         size_t at;
         uint8_t value;
-    } changes[] = {{0, 0}, {4, 2}, {6, 17}, {6, 3}, {6, 1}, {32, 255}, {34, 255}};
+    } changes[] = {{0, 0}, {4, 1}, {31, 128}, {39, 128}, {6, 17}, {6, 3}, {6, 1}, {32, 255}, {34, 255}};
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         uint8_t bytes[HC_BLOB_MAX];
         size_t size = pack(bytes);

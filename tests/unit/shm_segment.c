@@ -25,6 +25,7 @@ static void setup(void)
         .version = HC_SHM_VERSION,
         .host = self.host,
         .pid_ns = self.pid_ns,
+        .user_ns = self.user_ns,
         .job = 1,
         .cookie = 77,
         .start = self.start,
@@ -127,7 +128,7 @@ Test(shm_segment, unsealed_file_is_refused)
 Test(shm_segment, address_of_elsewhere_is_refused)
 {
     struct hc_shm_addr out;
-    struct hc_shm_addr variants[10];
+    struct hc_shm_addr variants[11];
     for (size_t i = 0; i < hc_array_len(variants); i++)
         variants[i] = addr;
     variants[0].magic++;
@@ -140,6 +141,7 @@ Test(shm_segment, address_of_elsewhere_is_refused)
     variants[7].chunk_count = HC_SHM_CHUNKS_MAX + 1;
     variants[8].local_rank = 3;
     variants[9].pid = 0;
+    variants[10].user_ns++;
     cr_assert(hc_shm_addr_check(&addr, &addr, sizeof(addr), &out) == NULL);
     for (size_t i = 0; i < hc_array_len(variants); i++)
         cr_assert(hc_shm_addr_check(&addr, &variants[i], sizeof(addr), &out) != NULL, "variant %zu", i);

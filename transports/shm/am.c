@@ -21,7 +21,7 @@ static inline struct hc_shm_line *reserve(struct hc_shm_ep *ep, uint32_t lines)
     return hc_shm_reserve(&ep->out, lines);
 }
 
-/* A message of several lines. */
+/* A message of any length, or one for which there may be no room. */
 static hcomm_status_t send_lines(struct hc_shm_ep *ep, uint8_t id, const void *hdr, size_t hdr_len,
                                  const void *data, size_t len)
 {
@@ -42,19 +42,18 @@ static hcomm_status_t send_lines(struct hc_shm_ep *ep, uint8_t id, const void *h
     return HCOMM_OK;
 }
 
+/* Nearly all messages fit a line, and find one: that way has no calls but the last. */
 hcomm_status_t hc_shm_am_short(struct hc_ep *base, uint8_t id, const void *hdr, size_t hdr_len,
                                const void *data, size_t len)
 {
     struct hc_shm_ep *ep = hc_container_of(base, struct hc_shm_ep, base);
     size_t total = hdr_len + len;
     hc_assert(hdr_len % 8 == 0);
-    if (hc_unlikely(total > HC_SHM_LINE_MAX))
+    if (hc_unlikely(total > HC_SHM_LINE_MAX || !hc_shm_producer_has_line(&ep->out)))
         return send_lines(ep, id, hdr, hdr_len, data, len);
-    struct hc_shm_line *line = reserve(ep, 1);
-    if (hc_unlikely(!line))
-        return hc_shm_ep_block(ep, 1);
-    hc_copy(line->data, hdr, hdr_len);
-    hc_copy(line->data + hdr_len, data, len);
+    struct hc_shm_line *line = hc_shm_producer_line(&ep->out);
+    hc_copy_line_part(line->data, hdr, hdr_len);
+    hc_copy_line_part(line->data + hdr_len, data, len);
     hc_shm_commit(&ep->out, line, 1, hc_shm_header(HC_SHM_INLINE, id, (uint32_t)total));
     hc_shm_peer_notify(ep->peer, HC_SHM_SLEEP_MESSAGE);
     return HCOMM_OK;

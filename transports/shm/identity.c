@@ -30,21 +30,37 @@ static hcomm_status_t read_boot_id(uint64_t *host)
     return HCOMM_OK;
 }
 
-hcomm_status_t hc_shm_identity_get(struct hc_shm_identity *identity)
+static hcomm_status_t name_space_id(const char *path, uint64_t *id)
 {
-    static const char path[] = "/proc/self/ns/pid";
     struct stat info;
-    uint64_t host = 0;
-    hcomm_status_t status = read_boot_id(&host);
-    if (status != HCOMM_OK)
-        return status;
     if (stat(path, &info) < 0)
         return hc_error(HCOMM_ERR_IO, "shm: %s: %s", path, hc_errno_text(errno));
+    *id = info.st_ino;
+    return HCOMM_OK;
+}
+
+hcomm_status_t hc_shm_identity_get(struct hc_shm_identity *identity)
+{
+    uint64_t pid_ns = 0, user_ns = 0;
+    uint64_t host = 0;
+    hcomm_status_t status = read_boot_id(&host);
+    if (status == HCOMM_OK)
+        status = name_space_id("/proc/self/ns/pid", &pid_ns);
+    if (status == HCOMM_OK)
+        status = name_space_id("/proc/self/ns/user", &user_ns);
+    if (status != HCOMM_OK)
+        return status;
     uint64_t start = hc_shm_start_time(getpid());
     if (!start)
         return hc_error(HCOMM_ERR_IO, "shm: /proc does not show this process (PID %d)", (int)getpid());
     *identity = (struct hc_shm_identity){
-        .host = host, .pid_ns = info.st_ino, .uid = geteuid(), .pid = getpid(), .start = start};
+        .host = host,
+        .pid_ns = pid_ns,
+        .user_ns = (uint32_t)user_ns, /* the kernel's numbers of name spaces have 32 bits */
+        .uid = geteuid(),
+        .pid = getpid(),
+        .start = start,
+    };
     return HCOMM_OK;
 }
 
@@ -61,11 +77,13 @@ const char *hc_shm_addr_check(const struct hc_shm_addr *self, const void *blob, 
         return "it is on another host";
     if (a.pid_ns != self->pid_ns)
         return "it is in another PID name space";
+    if (a.user_ns != self->user_ns)
+        return "it is in another user name space";
     if (a.uid != self->uid)
         return "it belongs to another user";
     if (a.job != self->job)
         return "it belongs to another job";
-    if (a.pid <= 0 || a.fd < 0 || a.event_fd < 0 || a.reserved)
+    if (a.pid <= 0 || a.fd < 0 || a.event_fd < 0)
         return "the address is malformed";
     if (a.ring_count == 0 || a.ring_count > HC_SHM_RINGS_MAX || a.local_rank >= a.ring_count ||
         a.local_rank >= self->ring_count || self->local_rank >= a.ring_count || a.chunk_count == 0 ||

@@ -142,6 +142,7 @@ static hcomm_status_t fill_address(struct hc_shm_iface *iface, const struct hc_i
         .version = HC_SHM_VERSION,
         .host = self.host,
         .pid_ns = self.pid_ns,
+        .user_ns = self.user_ns,
         .job = hc_shm_hash(params->job_id),
         .cookie = iface->probe,
         .start = self.start,

@@ -105,6 +105,12 @@ static inline void hc_shm_producer_init(struct hc_shm_producer *p, struct hc_shm
     *p = (struct hc_shm_producer){.lines = lines, .head = head, .limit = HC_SHM_RING_LINES - 1};
 }
 
+/* Let nothing be written until hc_shm_producer_refresh(): the ring is still somebody else's. */
+static inline void hc_shm_producer_bar(struct hc_shm_producer *p)
+{
+    p->limit = p->pos;
+}
+
 static inline void hc_shm_consumer_init(struct hc_shm_consumer *c, struct hc_shm_line *lines,
                                         _Atomic uint32_t *head)
 {
@@ -133,6 +139,18 @@ static inline void hc_shm_commit(struct hc_shm_producer *p, struct hc_shm_line *
     /* release: partner is the acquire in hc_shm_peek; covers the payload and the zero above */
     atomic_store_explicit(&line->header, header, memory_order_release);
     hc_shm_own(&p->lines[(p->pos + HC_SHM_OWN_AHEAD) & HC_SHM_RING_MASK]);
+}
+
+/* Whether a line may be written now, as far as is known. */
+static inline bool hc_shm_producer_has_line(const struct hc_shm_producer *p)
+{
+    return p->pos != p->limit;
+}
+
+/* The line at the write position. */
+static inline struct hc_shm_line *hc_shm_producer_line(const struct hc_shm_producer *p)
+{
+    return &p->lines[p->pos & HC_SHM_RING_MASK];
 }
 
 /* How many lines must be free for a record of `count` lines: with the pad record, where one is needed. */

@@ -23,7 +23,7 @@ enum {
     /* 64 KiB of payload with room for the caller's header; one page more, so that equal offsets in
      * consecutive chunks do not fall into the same cache sets */
     HC_SHM_CHUNK_BYTES = 65536 + 4096,
-    HC_SHM_VERSION = 1,
+    HC_SHM_VERSION = 2,
     HC_SHM_ADDR_MAGIC = 0x68636d31,
 };
 
@@ -45,7 +45,7 @@ struct hc_shm_addr {
     int32_t fd;       /* of the memfd in that process */
     int32_t event_fd; /* of the wake-up pipe in that process */
     uint32_t local_rank, ring_count, chunk_count;
-    uint32_t reserved;
+    uint32_t user_ns; /* inode of the user name space: between two of them, one side has no access */
 };
 _Static_assert(sizeof(struct hc_shm_addr) == 96, "wire format");
 

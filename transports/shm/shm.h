@@ -32,7 +32,7 @@ enum {
 /* What a process is, for the purpose of reaching it. */
 struct hc_shm_identity {
     uint64_t host, pid_ns;
-    uint32_t uid;
+    uint32_t user_ns, uid;
     pid_t pid;
     uint64_t start;
 };

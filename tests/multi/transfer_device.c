@@ -1,0 +1,300 @@
+/*
+ * Transfers with device memory, on the simulator. Arguments: "fault" and "lost" for runs in which
+ * NPUSIM_FAULT makes copies fail, "slow" for one in which copies take so long that they are under way when
+ * the caller goes on.
+ */
+#include "runtime/core/core.h"
+#include "runtime/core/device.h"
+#include "tests/multi/check.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { SIZE = 5 << 20, SMALL = 256, BATCH = 200, DEPTH = 16, ROUNDS = 30, THREADS = 4 };
+enum { HOST = HC_PLACE_HOST, PINNED = HC_PLACE_PINNED, DEVICE = HC_PLACE_DEVICE, OURS };
+
+static unsigned char pattern[SIZE], result[SIZE];
+
+static void *take(int place, size_t size)
+{
+    void *ptr = NULL;
+    if (place == OURS)
+        ptr = hcomm_alloc_host_mem(check_handle, size);
+    else if (place == HOST)
+        ptr = malloc(size);
+    else {
+        hc_lock_acquire(&check_handle->lock);
+        CALL(hc_device_alloc(check_handle->device, size, (enum hc_place)place, &ptr));
+        hc_lock_release(&check_handle->lock);
+    }
+    CHECK(ptr != NULL);
+    return ptr;
+}
+
+static void give(int place, void *ptr)
+{
+    if (place == OURS)
+        CALL(hcomm_free_host_mem(check_handle, ptr));
+    else if (place == HOST)
+        free(ptr);
+    else {
+        hc_lock_acquire(&check_handle->lock);
+        CALL(hc_device_free(check_handle->device, ptr));
+        hc_lock_release(&check_handle->lock);
+    }
+}
+
+static void copy_now(void *to, const void *from, size_t size)
+{
+    hc_lock_acquire(&check_handle->lock);
+    CALL(hc_copy_any(check_handle, to, from, size));
+    hc_lock_release(&check_handle->lock);
+}
+
+static uint64_t counter(const char *name)
+{
+    uint64_t value = 0;
+    CALL(hcomm_counter_get(check_handle, name, &value));
+    return value;
+}
+
+static void count(hcomm_transfer_id_t id, hcomm_status_t status, void *user_data)
+{
+    CHECK(id != 0 && status == HCOMM_OK);
+    atomic_fetch_add((atomic_int *)user_data, 1);
+}
+
+static void one_pair(int to, int from, size_t size, bool with_callback)
+{
+    atomic_int calls = 0;
+    unsigned char *src = take(from, size), *dst = take(to, size);
+    copy_now(src, pattern, size);
+    hcomm_transfer_t transfer = {.src_ptr = src, .dst_ptr = dst, .size = size, .user_data = &calls};
+    transfer.callback = with_callback ? count : NULL;
+    CALL(hcomm_submit_transfer(check_handle, &transfer));
+    while (with_callback && !atomic_load(&calls))
+        (void)sched_yield();
+    CALL(hcomm_wait_completion(check_handle, transfer.id));
+    memset(result, 0, size);
+    copy_now(result, dst, size);
+    CHECK(memcmp(result, pattern, size) == 0);
+    give(from, src);
+    give(to, dst);
+}
+
+static void transfers_between_any_two_kinds_of_memory(void)
+{
+    static const size_t sizes[] = {1, SMALL, 300000, SIZE};
+    for (int to = HOST; to <= OURS; to++)
+        for (int from = HOST; from <= OURS; from++)
+            for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+                one_pair(to, from, sizes[i], (to + from + (int)i) % 2);
+}
+
+static void only_pageable_memory_is_staged_and_steady_use_allocates_nothing(void)
+{
+    unsigned char *ours = take(OURS, SIZE), *pageable = take(HOST, SIZE), *device = take(DEVICE, SIZE);
+    hcomm_transfer_t straight = {.src_ptr = ours, .dst_ptr = device, .size = SIZE};
+    hcomm_transfer_t staged = {.src_ptr = pageable, .dst_ptr = device, .size = SIZE};
+    uint64_t before = counter("transfers_staged"), allocations = 0;
+    CALL(hcomm_submit_transfer(check_handle, &straight));
+    CALL(hcomm_wait_completion(check_handle, straight.id));
+    CHECK(counter("transfers_staged") == before);
+    for (int i = 0; i < ROUNDS; i++) {
+        CALL(hcomm_submit_transfer(check_handle, &staged));
+        CALL(hcomm_wait_completion(check_handle, staged.id));
+        if (i < ROUNDS / 2)
+            allocations = counter("staging_allocations");
+    }
+    CHECK(counter("transfers_staged") == before + ROUNDS);
+    CHECK(allocations > 0);
+    /* how many pieces are under way at once is a matter of timing: growth has an end, not a moment */
+    CHECK(counter("staging_allocations") <= allocations + 2);
+    give(OURS, ours);
+    give(HOST, pageable);
+    give(DEVICE, device);
+}
+
+static void batches_arrive_piece_by_piece(void)
+{
+    hcomm_transfer_t transfers[BATCH];
+    unsigned char *ours = take(OURS, BATCH * SMALL), *device = take(DEVICE, BATCH * SMALL);
+    memcpy(ours, pattern, BATCH * SMALL);
+    for (size_t i = 0; i < BATCH; i++)
+        transfers[i] = (hcomm_transfer_t){
+            .src_ptr = ours + i * SMALL, .dst_ptr = device + (BATCH - 1 - i) * SMALL, .size = SMALL};
+    CALL(hcomm_submit_batch(check_handle, transfers, BATCH));
+    CALL(hcomm_wait_batch(check_handle, transfers, BATCH));
+    copy_now(result, device, BATCH * SMALL);
+    for (size_t i = 0; i < BATCH; i++)
+        CHECK(memcmp(result + (BATCH - 1 - i) * SMALL, pattern + i * SMALL, SMALL) == 0);
+    give(OURS, ours);
+    give(DEVICE, device);
+}
+
+static void device_memory_beyond_its_end_or_freed_is_refused(void)
+{
+    unsigned char *device = take(DEVICE, SMALL);
+    hcomm_transfer_t good = {.src_ptr = pattern, .dst_ptr = device, .size = SMALL}, batch[2];
+    hcomm_transfer_t bad = {.src_ptr = pattern, .dst_ptr = device, .size = SIZE};
+    batch[0] = good;
+    batch[1] = bad;
+    EXPECT(HCOMM_ERR_INVALID, hcomm_submit_transfer(check_handle, &bad));
+    EXPECT(HCOMM_ERR_INVALID, hcomm_submit_batch(check_handle, batch, 2));
+    CHECK(strstr(hcomm_error_detail(), "transfer 1 of 2") && strstr(hcomm_error_detail(), "device 0"));
+    CHECK(batch[0].id == 0);
+    give(DEVICE, device);
+    EXPECT(HCOMM_ERR_INVALID, hcomm_submit_transfer(check_handle, &good));
+}
+
+static void *submit_much(void *arg)
+{
+    unsigned seed = 5 + (unsigned)(size_t)arg;
+    unsigned char *from = take(seed % 2 ? OURS : HOST, SIZE / 8), *device = take(DEVICE, SIZE / 8);
+    unsigned char *to = take(HOST, SIZE / 8);
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t size = 1 + check_random(&seed) % (SIZE / 8);
+        hcomm_transfer_t in = {.src_ptr = from, .dst_ptr = device, .size = size};
+        hcomm_transfer_t out = {.src_ptr = device, .dst_ptr = to, .size = size};
+        memset(from, i, size);
+        CALL(hcomm_submit_transfer(check_handle, &in));
+        CALL(hcomm_wait_completion(check_handle, in.id));
+        CALL(hcomm_submit_transfer(check_handle, &out));
+        CALL(hcomm_wait_completion(check_handle, out.id));
+        CHECK(memcmp(from, to, size) == 0);
+    }
+    give(HOST, to);
+    give(DEVICE, device);
+    give((5 + (unsigned)(size_t)arg) % 2 ? OURS : HOST, from);
+    return NULL;
+}
+
+static void threads_share_the_device(void)
+{
+    pthread_t threads[THREADS];
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, submit_much, (void *)i) == 0);
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* The simulator's copies take 50 ms here: they are under way while this runs. */
+static void memory_freed_under_a_transfer_is_released_after_it(void)
+{
+    size_t all = check_handle->settings.mem_pool_size;
+    unsigned char *ours = take(OURS, all), *device = take(DEVICE, all);
+    hcomm_transfer_t transfer = {.src_ptr = ours, .dst_ptr = device, .size = all};
+    memset(ours, 0x5a, all);
+    CALL(hcomm_submit_transfer(check_handle, &transfer));
+    EXPECT(HCOMM_IN_PROGRESS, hcomm_test_completion(check_handle, transfer.id));
+    CALL(hcomm_free_host_mem(check_handle, ours));
+    EXPECT(HCOMM_ERR_INVALID, hcomm_free_host_mem(check_handle, ours));
+    hcomm_transfer_t late = transfer;
+    EXPECT(HCOMM_ERR_INVALID, hcomm_submit_transfer(check_handle, &late));
+    CHECK(strstr(hcomm_error_detail(), "hcomm_free_host_mem"));
+    CHECK(hcomm_alloc_host_mem(check_handle, 1) == NULL); /* it still holds the whole pool */
+    CALL(hcomm_wait_completion(check_handle, transfer.id));
+    unsigned char *again = take(OURS, all);
+    CHECK(again == ours);
+    give(OURS, again);
+    copy_now(result, device, all < SIZE ? all : SIZE);
+    CHECK(result[0] == 0x5a && result[(all < SIZE ? all : SIZE) - 1] == 0x5a);
+    give(DEVICE, device);
+}
+
+static void device_transfers_fill_the_queue_and_cannot_be_cancelled(void)
+{
+    unsigned char *ours = take(OURS, SMALL), *device = take(DEVICE, SMALL);
+    hcomm_transfer_t transfers[DEPTH];
+    for (int i = 0; i < DEPTH; i++) {
+        transfers[i] = (hcomm_transfer_t){
+            .src_ptr = ours, .dst_ptr = device, .size = SMALL, .flags = HCOMM_TRANSFER_NO_WAIT};
+        CALL(hcomm_submit_transfer(check_handle, &transfers[i]));
+    }
+    hcomm_transfer_t extra = transfers[0];
+    EXPECT(HCOMM_AGAIN, hcomm_submit_transfer(check_handle, &extra));
+    EXPECT(HCOMM_ERR_PENDING, hcomm_cancel_transfer(check_handle, transfers[0].id));
+    extra.flags = 0;
+    CALL(hcomm_submit_transfer(check_handle, &extra));
+    CALL(hcomm_wait_completion(check_handle, extra.id));
+    CALL(hcomm_wait_batch(check_handle, transfers, DEPTH));
+    give(OURS, ours);
+    give(DEVICE, device);
+}
+
+static void expect_failure(hcomm_transfer_id_t id, hcomm_status_t status, void *user_data)
+{
+    (void)id;
+    CHECK(status == HCOMM_ERR_IO && strstr(hcomm_error_detail(), "device 0"));
+    atomic_store((atomic_int *)user_data, 1);
+}
+
+/* The first copy fails: its transfer says so as often as it is asked, and in its callback; the next is not
+ * affected. */
+static void failed_copy_fails_its_transfer_only(void)
+{
+    atomic_int seen = 0;
+    unsigned char *ours = take(OURS, SMALL), *device = take(DEVICE, SMALL);
+    hcomm_transfer_t transfer = {
+        .src_ptr = ours, .dst_ptr = device, .size = SMALL, .callback = expect_failure, .user_data = &seen};
+    CALL(hcomm_submit_transfer(check_handle, &transfer));
+    for (int i = 0; i < 2; i++) {
+        EXPECT(HCOMM_ERR_IO, hcomm_wait_completion(check_handle, transfer.id));
+        CHECK(strstr(hcomm_error_detail(), "rank 0") && strstr(hcomm_error_detail(), "device 0"));
+    }
+    while (!atomic_load(&seen))
+        (void)sched_yield();
+    transfer.callback = NULL;
+    CALL(hcomm_submit_transfer(check_handle, &transfer));
+    CALL(hcomm_wait_completion(check_handle, transfer.id));
+}
+
+/* Everything after the loss fails, staged transfers too; host transfers and the end of the context do not. */
+static void lost_device_fails_its_transfers_and_nothing_else(void)
+{
+    unsigned char *ours = take(OURS, SIZE), *device = take(DEVICE, SIZE);
+    hcomm_transfer_t transfers[] = {{.src_ptr = ours, .dst_ptr = device, .size = SIZE},
+                                    {.src_ptr = pattern, .dst_ptr = device, .size = SIZE},
+                                    {.src_ptr = pattern, .dst_ptr = ours, .size = SIZE}};
+    CALL(hcomm_submit_transfer(check_handle, &transfers[0]));
+    EXPECT(HCOMM_ERR_IO, hcomm_wait_completion(check_handle, transfers[0].id));
+    hcomm_status_t status = hcomm_submit_transfer(check_handle, &transfers[1]);
+    if (status == HCOMM_OK)
+        status = hcomm_wait_completion(check_handle, transfers[1].id);
+    CHECK(status == HCOMM_ERR_IO);
+    CALL(hcomm_submit_transfer(check_handle, &transfers[2]));
+    CALL(hcomm_wait_completion(check_handle, transfers[2].id));
+    CHECK(memcmp(ours, pattern, SIZE) == 0);
+}
+
+static int is_mode(int argc, char **argv, const char *mode)
+{
+    return argc > 1 && strcmp(argv[1], mode) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; i < SIZE; i++)
+        pattern[i] = (unsigned char)(i * 31 + (i >> 8));
+    bool slow = is_mode(argc, argv, "slow");
+    check_init(&(hcomm_config_t){
+        .device_id = HCOMM_DEVICE(0), .queue_depth = DEPTH, .mem_pool_size = slow ? 4 << 20 : 64 << 20});
+    if (slow) {
+        memory_freed_under_a_transfer_is_released_after_it();
+        device_transfers_fill_the_queue_and_cannot_be_cancelled();
+    } else if (is_mode(argc, argv, "fault")) {
+        failed_copy_fails_its_transfer_only();
+    } else if (is_mode(argc, argv, "lost")) {
+        lost_device_fails_its_transfers_and_nothing_else();
+    } else {
+        transfers_between_any_two_kinds_of_memory();
+        only_pageable_memory_is_staged_and_steady_use_allocates_nothing();
+        batches_arrive_piece_by_piece();
+        device_memory_beyond_its_end_or_freed_is_refused();
+        threads_share_the_device();
+    }
+    CALL(hcomm_finalize(check_handle));
+    return 0;
+}
