@@ -19,6 +19,8 @@ libhcbase_la_SOURCES = \
 	runtime/base/pool.h \
 	runtime/base/settings.c \
 	runtime/base/settings.h \
+	runtime/base/share.c \
+	runtime/base/share.h \
 	runtime/base/status.c \
 	runtime/base/status.h
 

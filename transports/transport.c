@@ -247,7 +247,8 @@ static bool limits_hold(const struct hc_iface_attr *a)
     return a->addr_max > 0 && a->short_max >= 64 && a->bcopy_max >= 4096 &&
            a->eager_max + 64 <= a->bcopy_max && a->latency > 0 && a->bandwidth > 0 && a->overhead >= 0 &&
            !(a->caps & HC_CAP_ZCOPY) == !a->zcopy_max && !remote == !a->rma_max && !remote == !a->rkey_max &&
-           ((a->caps & HC_CAP_RMA) || a->get_min == SIZE_MAX) && !(a->caps & HC_CAP_MAP) == !a->map_min;
+           ((a->caps & HC_CAP_RMA) || a->get_min == SIZE_MAX) && !(a->caps & HC_CAP_MAP) == !a->map_min &&
+           !(a->caps & HC_CAP_SHARE) == !a->share_min && !(a->caps & HC_CAP_SHARE) == !a->share_map_min;
 }
 
 static bool calls_there(const struct hc_transport *t, unsigned caps)
@@ -258,9 +259,10 @@ static bool calls_there(const struct hc_transport *t, unsigned caps)
     bool zcopy = !(caps & HC_CAP_ZCOPY) || t->am_zcopy;
     bool rma = !(caps & (HC_CAP_RMA | HC_CAP_MAP)) || (t->put && t->get && t->mem_reg && t->mem_dereg &&
                                                        t->rkey_pack && t->rkey_unpack && t->rkey_release);
-    bool map = !(caps & HC_CAP_MAP) || t->rkey_control;
+    bool map = !(caps & HC_CAP_MAP) || t->rkey_is_mapped;
+    bool share = !(caps & HC_CAP_SHARE) || (t->shares && t->ep_share);
     bool sync = !(caps & HC_CAP_SYNC) || (t->sync_area && t->ep_sync_area && t->ep_wake);
-    return base && event && zcopy && rma && map && sync;
+    return base && event && zcopy && rma && map && share && sync;
 }
 
 hcomm_status_t hc_transport_check(const struct hc_iface *iface)

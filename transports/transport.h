@@ -27,6 +27,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/counter.h"
 #include "runtime/base/settings.h"
+#include "runtime/base/share.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -39,7 +40,8 @@ enum hc_cap {
     HC_CAP_DEVICE_MEM = 1u << 2, /* device buffers accepted without staging */
     HC_CAP_SYNC = 1u << 3,  /* sync_area, ep_sync_area, ep_wake: loads and stores reach the peer's words */
     HC_CAP_ZCOPY = 1u << 4, /* am_zcopy */
-    HC_CAP_MAP = 1u << 5,   /* memory of arenas is mapped into peers: RMA works for it, and rkey_control */
+    HC_CAP_MAP = 1u << 5,   /* memory of arenas is mapped into peers: RMA works for it, and rkey_is_mapped */
+    HC_CAP_SHARE = 1u << 6, /* put and get complete at once, so both sides may copy: shares, ep_share */
 };
 
 struct hc_transport;
@@ -102,6 +104,9 @@ struct hc_iface_attr {
     size_t rma_max; /* bytes of one put/get; larger transfers are cut by the caller; 0 without RMA and MAP */
     size_t get_min; /* payload from which rendezvous by get beats pipelined messages; SIZE_MAX: never */
     size_t map_min; /* the same for memory of an arena; 0 without HC_CAP_MAP */
+    /* HC_CAP_SHARE, payloads from which both sides copy; SIZE_MAX: never. Of memory that is mapped on both
+     * sides, and of other memory. */
+    size_t share_map_min, share_min;
     double latency, bandwidth, overhead; /* s, B/s, s */
 };
 
@@ -197,9 +202,13 @@ struct hc_transport {
     hcomm_status_t (*rkey_unpack)(struct hc_ep *ep, const void *buf, size_t len,
                                   struct hc_rkey **rkey) HC_MUST_CHECK;
     void (*rkey_release)(struct hc_rkey *rkey); /* NULL is accepted */
-    /* HC_CAP_MAP: the control page of the arena that an rkey leads to, as mapped here; valid until the rkey
-     * is released. NULL: its memory is not mapped. */
-    struct hc_arena_control *(*rkey_control)(const struct hc_rkey *rkey);
+    /* HC_CAP_MAP: whether an rkey leads to memory that is mapped here. */
+    bool (*rkey_is_mapped)(const struct hc_rkey *rkey);
+
+    /* HC_CAP_SHARE: the shares of this iface, whose words ep_share() of a peer's ep finds by index; NULL
+     * when the index is out of range. */
+    struct hc_share_pool *(*shares)(struct hc_iface *iface);
+    struct hc_share *(*ep_share)(struct hc_ep *ep, uint32_t index);
 
     /*
      * HC_CAP_SYNC: HC_SYNC_AREA bytes, zero at start, cache-line aligned, of this iface and of the ep's peer,

@@ -26,7 +26,6 @@
 enum {
     NEEDED_SEALS = F_SEAL_SHRINK | F_SEAL_GROW,
     PREPARE_MIN = 64 * 1024, /* shorter blocks gain nothing from huge pages */
-    SHARE_MIN_UNITS = 8,     /* least part: a claim moves a cache line to and fro, which must not count */
 };
 
 static const uint64_t arena_magic = UINT64_C(0x316e6572616d6368); /* "hcmaren1" */
@@ -36,13 +35,10 @@ struct owned_arena {
     struct hc_list link; /* in the registry, when it can be mapped */
     void *mapping;       /* what was mapped: base.base is aligned inside it */
     size_t map_size;
-    uint64_t free_shares; /* bit per share */
-    uint32_t generation;  /* of the share opened last */
     /* Hints that several threads keep: relaxed, no partner. */
     atomic_bool no_huge_pages; /* the system refused */
     atomic_uchar *prepared;    /* per huge page: it has been asked for */
 };
-_Static_assert(HC_ARENA_SHARES < 64, "a bit per share");
 
 static struct hc_lock registry_lock = HC_LOCK_INIT;
 static struct hc_list registry = {&registry, &registry};
@@ -142,7 +138,6 @@ hcomm_status_t hc_arena_create(size_t size, size_t alignment, struct hc_arena **
         return hc_error(HCOMM_ERR_NO_MEMORY, "out of memory");
     arena->base.fd = -1;
     arena->base.size = hc_align_up(size, HUGE_PAGE);
-    arena->free_shares = (UINT64_C(1) << HC_ARENA_SHARES) - 1;
     arena->prepared = calloc(arena->base.size / HUGE_PAGE, sizeof(*arena->prepared));
     hcomm_status_t status = arena->prepared ? HCOMM_OK : hc_error(HCOMM_ERR_NO_MEMORY, "out of memory");
     if (status == HCOMM_OK && (getrandom(&arena->base.id, sizeof(arena->base.id), 0) < 0))
@@ -310,77 +305,4 @@ bool hc_arena_map_alive(const struct hc_arena_map *map)
 {
     /* acquire: partner is the release in retire_file */
     return atomic_load_explicit(&map->control->alive, memory_order_acquire) == 1;
-}
-
-/* ---- sharing out ---- */
-
-static uint64_t share_word(uint32_t generation, uint32_t claimed)
-{
-    return (uint64_t)generation << 32 | claimed;
-}
-
-bool hc_share_open(struct hc_arena *base, uint32_t *index, uint32_t *generation)
-{
-    struct owned_arena *arena = hc_container_of(base, struct owned_arena, base);
-    bool found = false;
-    hc_lock_acquire(&registry_lock);
-    if (arena->free_shares) {
-        found = true;
-        *index = (uint32_t)__builtin_ctzll(arena->free_shares);
-        arena->generation += arena->generation == UINT32_MAX ? 2 : 1; /* 0 means closed */
-        *generation = arena->generation;
-        arena->free_shares &= arena->free_shares - 1;
-    }
-    hc_lock_release(&registry_lock);
-    if (found) /* relaxed: the message that names the share publishes it */
-        atomic_store_explicit(&base->control->shares[*index].word, share_word(*generation, 0),
-                              memory_order_relaxed);
-    return found;
-}
-
-size_t hc_share_close(struct hc_arena *base, uint32_t index, size_t total)
-{
-    struct owned_arena *arena = hc_container_of(base, struct owned_arena, base);
-    /* No share that is open has generation 0. acq_rel: partner is the other side's claim. */
-    uint64_t last = atomic_exchange_explicit(&base->control->shares[index].word, share_word(0, UINT32_MAX),
-                                             memory_order_acq_rel);
-    hc_lock_acquire(&registry_lock);
-    arena->free_shares |= UINT64_C(1) << index;
-    hc_lock_release(&registry_lock);
-    size_t claimed = (size_t)(uint32_t)last * HC_SHARE_UNIT;
-    return claimed < total ? claimed : total;
-}
-
-static uint32_t part_of(uint32_t left, size_t most)
-{
-    uint32_t part = left / 3;
-    uint32_t limit = (uint32_t)(most / HC_SHARE_UNIT);
-    if (part < SHARE_MIN_UNITS)
-        part = SHARE_MIN_UNITS;
-    if (part > limit)
-        part = limit;
-    return part > left ? left : part;
-}
-
-bool hc_share_claim(struct hc_share *share, uint32_t generation, size_t total, size_t most, size_t *from,
-                    size_t *len)
-{
-    uint32_t units = (uint32_t)((total + HC_SHARE_UNIT - 1) / HC_SHARE_UNIT);
-    uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
-    for (;;) {
-        uint32_t claimed = (uint32_t)word;
-        if (word >> 32 != generation || claimed >= units)
-            return false;
-        uint32_t part = part_of(units - claimed, most);
-        /* acq_rel: partner is the other side's claim, and hc_share_close */
-        if (!atomic_compare_exchange_weak_explicit(&share->word, &word,
-                                                   share_word(generation, claimed + part),
-                                                   memory_order_acq_rel, memory_order_relaxed))
-            continue;
-        *from = (size_t)claimed * HC_SHARE_UNIT;
-        *len = (size_t)part * HC_SHARE_UNIT;
-        if (*len > total - *from)
-            *len = total - *from;
-        return true;
-    }
 }

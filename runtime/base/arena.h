@@ -25,27 +25,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    HC_ARENA_CONTROL_BYTES = 4096,
-    HC_ARENA_SHARES = 62,
-    HC_SHARE_UNIT = 4096, /* bytes: what is shared out is a multiple of it, except at the end */
-};
+enum { HC_ARENA_CONTROL_BYTES = 4096 };
 
-/*
- * Sharing out one transfer between two processes that copy at the same time: the high half is the generation,
- * the low half how many units of HC_SHARE_UNIT have been claimed from the front. Written by both with compare
- * and swap.
- */
-struct hc_share {
-    HC_CACHE_ALIGNED _Atomic uint64_t word;
-};
-
-/* The control page. Peers may write anything here: the owner trusts nothing in it but for sharing out. */
+/* The control page. Peers may write here what they want: the owner reads nothing of it. */
 struct hc_arena_control {
     uint64_t magic, id;
     _Atomic uint32_t alive; /* 1, and 0 once the arena was destroyed */
     uint32_t reserved;
-    struct hc_share shares[HC_ARENA_SHARES];
 };
 _Static_assert(sizeof(struct hc_arena_control) <= HC_ARENA_CONTROL_BYTES, "the control block is one page");
 
@@ -95,20 +81,5 @@ hcomm_status_t hc_arena_map_open(int fd, uint64_t inode, size_t size, uint64_t i
 void hc_arena_map_close(struct hc_arena_map *map);
 /* Whether its owner has not destroyed it. */
 bool hc_arena_map_alive(const struct hc_arena_map *map);
-
-/* ---- sharing out ---- */
-
-/* Take a share of the arena for one transfer: its index, and its generation. False: all are in use. */
-bool hc_share_open(struct hc_arena *arena, uint32_t *index, uint32_t *generation);
-/* Nobody can claim from it any more. Returns how many bytes of the transfer of `total` had been claimed. */
-size_t hc_share_close(struct hc_arena *arena, uint32_t index, size_t total);
-
-/*
- * Claim the next part of a transfer of `total` bytes: large parts first, smaller ones towards the end, so
- * that both sides finish together (guided self-scheduling: Polychronopoulos, Kuck, IEEE ToC 1987). At most
- * `most` bytes. False: nothing is left, or the share was closed.
- */
-bool hc_share_claim(struct hc_share *share, uint32_t generation, size_t total, size_t most, size_t *from,
-                    size_t *len);
 
 #endif

@@ -20,6 +20,7 @@
 #include "runtime/base/status.h"
 #include "runtime/boot/boot.h"
 #include "runtime/core/blob.h"
+#include "runtime/core/chooser.h"
 #include "runtime/core/match.h"
 #include "runtime/core/ranges.h"
 #include "runtime/core/wire.h"
@@ -68,9 +69,10 @@ struct hc_peer {
     struct hc_list streaming; /* requests whose transfer is under way */
     struct hc_list
         rndv_waiting; /* requests whose transfer waits: beyond queue_depth, or the ep is not there yet */
-    unsigned rndv_inflight; /* in streaming */
-    bool rkey_useless;      /* a get turned out impossible: pieces from now on */
-    bool ipc_useless;       /* so did sharing device memory */
+    unsigned rndv_inflight;    /* in streaming */
+    bool rkey_useless;         /* a get turned out impossible: pieces from now on */
+    bool ipc_useless;          /* so did sharing device memory */
+    struct hc_chooser chooser; /* of the way of large messages from it */
 
     uint8_t *batch; /* SMALL_MSG: gathered messages, batch_used bytes */
     size_t batch_used, batch_room;
@@ -139,10 +141,12 @@ struct hcomm_request {
     /* through mapped memory (mapped.c) */
     struct hc_share *share; /* parts are claimed from it; NULL: the transfer is not shared out */
     uint32_t share_generation, share_index;
-    struct hc_arena *share_arena; /* RECV: the share is open in it; NULL: none */
-    bool placing;                 /* SEND: puts the parts it claims into the receiver's memory */
-    bool shared;                  /* SEND: the receiver copies, too, and says when it is over */
-    uint64_t activity;            /* clock of the last progress, for deadlines */
+    struct hc_share_pool *share_pool; /* RECV: of the iface, the share is open in it; NULL: none */
+    enum hc_way way;                  /* RECV: that is being tried; HC_WAY_NONE: there was no choice */
+    uint64_t began;                   /* RECV: clock, of the transfer's start */
+    bool placing;                     /* SEND: puts the parts it claims into the receiver's memory */
+    bool shared;                      /* SEND: the receiver copies, too, and says when it is over */
+    uint64_t activity;                /* clock of the last progress, for deadlines */
     /* device memory (staged.c) */
     struct hc_staged *staged; /* NULL: nothing special about it */
     uint32_t offer_kind;      /* enum hc_offer: SEND: offered; RECV: kept or taken */

@@ -6,6 +6,7 @@ libhcrt_la_SOURCES += \
 	runtime/core/blob.h \
 	runtime/core/coll.c \
 	runtime/core/coll.h \
+	runtime/core/chooser.h \
 	runtime/core/comm.c \
 	runtime/core/comm.h \
 	runtime/core/comm_create.c \

@@ -1,22 +1,52 @@
 #include "runtime/core/mapped.h"
 
+/* The least part: claiming moves a cache line to and fro, and a system call costs 2 us; neither must count.
+ */
+enum { MAPPED_PART_MIN = 32 * 1024, SYSCALL_PART_MIN = 128 * 1024 };
+
 bool hc_mapped_is_direct(const struct hcomm_request *request)
 {
-    return (request->peer->attr->caps & HC_CAP_MAP) && request->peer->ops->rkey_control(request->rkey);
+    return (request->peer->attr->caps & HC_CAP_MAP) && request->peer->ops->rkey_is_mapped(request->rkey);
+}
+
+bool hc_mapped_shares(const struct hcomm_request *request)
+{
+    const struct hc_iface_attr *attr = request->peer->attr;
+    if (!(attr->caps & HC_CAP_SHARE))
+        return false;
+    bool mapped =
+        hc_mapped_is_direct(request) && hc_mapped_offers(request->peer, request->buf, request->accept);
+    return request->accept >= (mapped ? attr->share_map_min : attr->share_min);
+}
+
+enum hc_way hc_mapped_choose(struct hcomm_request *request)
+{
+    if (hc_mapped_is_direct(request) || !hc_mapped_shares(request))
+        return HC_WAY_NONE;
+    request->began = hc_clock_ns();
+    request->way = hc_chooser_pick(&request->peer->chooser, request->accept);
+    return request->way;
+}
+
+void hc_mapped_learn(const struct hcomm_request *request)
+{
+    if (request->way != HC_WAY_NONE)
+        hc_chooser_learn(&request->peer->chooser, request->way, request->accept, request->began,
+                         hc_clock_ns());
 }
 
 bool hc_mapped_invite(struct hcomm_request *request, struct hc_mapped_cts *cts)
 {
     size_t room = sizeof(cts->rkey);
     uint32_t index = 0, generation = 0;
-    struct hc_arena *arena = hc_arena_find(request->buf, request->accept);
-    if (!arena || request->peer->ops->rkey_pack(request->mem, cts->rkey, &room) != HCOMM_OK ||
-        !hc_share_open(arena, &index, &generation))
+    struct hc_share_pool *pool = request->peer->ops->shares(request->peer->ep->iface);
+    if (request->peer->ops->rkey_pack(request->mem, cts->rkey, &room) != HCOMM_OK ||
+        !hc_share_open(pool, &index, &generation))
         return false;
-    request->share_arena = arena;
+    request->share_pool = pool;
     request->share_index = index;
     request->share_generation = generation;
-    request->share = &arena->control->shares[index];
+    request->share = &pool->shares[index];
     cts->head = (struct hc_wire_cts){
         .send_id = request->remote_id,
         .recv_id = request->id,
@@ -33,20 +63,24 @@ bool hc_mapped_invite(struct hcomm_request *request, struct hc_mapped_cts *cts)
 bool hc_mapped_accept(struct hcomm_request *request, const struct hc_wire_cts *cts, const void *rkey)
 {
     struct hc_peer *peer = request->peer;
-    if (!(peer->attr->caps & HC_CAP_MAP) || cts->share >= HC_ARENA_SHARES ||
-        peer->ops->rkey_unpack(peer->ep, rkey, cts->rkey_len, &request->rkey) != HCOMM_OK)
+    if (!(peer->attr->caps & HC_CAP_SHARE))
         return false;
-    struct hc_arena_control *control = peer->ops->rkey_control(request->rkey);
-    if (!control) {
-        peer->ops->rkey_release(request->rkey);
-        request->rkey = NULL;
+    struct hc_share *share = peer->ops->ep_share(peer->ep, cts->share);
+    if (!share || peer->ops->rkey_unpack(peer->ep, rkey, cts->rkey_len, &request->rkey) != HCOMM_OK)
         return false;
-    }
-    request->share = &control->shares[cts->share];
+    request->share = share;
     request->share_generation = cts->generation;
     request->remote_address = cts->address;
     request->placing = true;
     return true;
+}
+
+void hc_mapped_decline(struct hcomm_request *request)
+{
+    request->peer->ops->rkey_release(request->rkey);
+    request->rkey = NULL;
+    request->share = NULL;
+    request->placing = request->shared = false;
 }
 
 static hcomm_status_t copy(struct hcomm_request *request, size_t from, size_t size)
@@ -67,7 +101,8 @@ static hcomm_status_t copy(struct hcomm_request *request, size_t from, size_t si
 hcomm_status_t hc_mapped_copy_part(struct hcomm_request *request, size_t *size)
 {
     size_t from = 0, len = 0;
-    if (!hc_share_claim(request->share, request->share_generation, request->accept,
+    size_t least = hc_mapped_is_direct(request) ? MAPPED_PART_MIN : SYSCALL_PART_MIN;
+    if (!hc_share_claim(request->share, request->share_generation, request->accept, least,
                         request->peer->attr->rma_max, &from, &len)) {
         *size = 0;
         return HCOMM_OK;
@@ -81,9 +116,9 @@ hcomm_status_t hc_mapped_copy_part(struct hcomm_request *request, size_t *size)
 bool hc_mapped_end(struct hcomm_request *request)
 {
     size_t claimed = 0;
-    if (request->share_arena)
-        claimed = hc_share_close(request->share_arena, request->share_index, request->accept);
-    request->share_arena = NULL;
+    if (request->share_pool)
+        claimed = hc_share_close(request->share_pool, request->share_index, request->accept);
+    request->share_pool = NULL;
     request->share = NULL;
     return claimed > request->finished;
 }

@@ -89,6 +89,7 @@ static bool wants_rma(const struct hcomm_request *request)
     if (attr->rkey_max > HC_RKEY_MAX || request->context->settings.bandwidth_limit)
         return false;
     return ((attr->caps & HC_CAP_RMA) && request->capacity >= attr->get_min) ||
+           ((attr->caps & HC_CAP_SHARE) && request->capacity >= attr->share_min) ||
            hc_mapped_offers(request->peer, request->buf, request->capacity);
 }
 
@@ -101,7 +102,7 @@ static hcomm_status_t register_buffer(struct hcomm_request *request)
         .type = HC_MEMORY_HOST,
         .device = -1,
         .remote_read = send,
-        .remote_write = !send && hc_mapped_offers(request->peer, request->buf, size),
+        .remote_write = !send && (iface->attr.caps & HC_CAP_SHARE),
     };
     return iface->transport->mem_reg(iface, request->buf, size, &attr, &request->mem);
 }
@@ -348,6 +349,8 @@ static void end_if_over(struct hcomm_request *request);
 
 static void end_receive(struct hcomm_request *request, hcomm_status_t status)
 {
+    if (status == HCOMM_OK)
+        hc_mapped_learn(request);
     hc_counter_add(&request->context->counters, HC_COUNTER_BYTES_RECEIVED, request->finished);
     hc_rndv_answer(request->peer, HC_WIRE_FIN, request->remote_id, status);
     if (status == HCOMM_OK && request->accept < request->size)
@@ -396,9 +399,9 @@ static void end_if_over(struct hcomm_request *request)
 
 static void transfer_failed(struct hcomm_request *request, hcomm_status_t status)
 {
-    /* RMA turned out impossible for this peer before anything was read: pieces do. */
-    if (request->kind == HC_REQUEST_RECV && status == HCOMM_ERR_UNSUPPORTED && !request->ops &&
-        !request->finished) {
+    bool untouched = !hc_mapped_end(request) && !request->finished;
+    /* RMA turned out impossible for this peer before anything was moved: pieces do. */
+    if (request->kind == HC_REQUEST_RECV && status == HCOMM_ERR_UNSUPPORTED && !request->ops && untouched) {
         fall_back_to_pieces(request);
         return;
     }
@@ -528,8 +531,7 @@ static unsigned advance_streaming(struct hc_peer *peer)
 static bool ask_to_place(struct hcomm_request *request, uint16_t flags)
 {
     struct hc_mapped_cts cts = {.head = {.flags = flags}};
-    if (!hc_mapped_offers(request->peer, request->buf, request->accept) ||
-        (!request->mem && register_buffer(request) != HCOMM_OK) || !hc_mapped_invite(request, &cts))
+    if ((!request->mem && register_buffer(request) != HCOMM_OK) || !hc_mapped_invite(request, &cts))
         return false;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_MAPPED, !flags);
     hc_control_send(request->peer, HC_WIRE_CTS, &cts, sizeof(cts.head) + cts.head.rkey_len);
@@ -544,7 +546,7 @@ static void ask_for_pieces(struct hcomm_request *request)
         .accept = request->accept,
     };
     request->offer_kind = HC_OFFER_RKEY;
-    if (ask_to_place(request, 0))
+    if (hc_mapped_offers(request->peer, request->buf, request->accept) && ask_to_place(request, 0))
         return;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_PIPELINE, 1);
     hc_control_send(request->peer, HC_WIRE_CTS, &cts, sizeof(cts));
@@ -564,6 +566,7 @@ static void fall_back_to_pieces(struct hcomm_request *request)
         peer->ipc_useless = true;
     }
     request->issued = 0;
+    request->way = HC_WAY_NONE;
     ask_for_pieces(request);
 }
 
@@ -596,16 +599,16 @@ static void start_receive(struct hcomm_request *request, const void *rkey, size_
         start_fetch(request, rkey, rkey_len);
         return;
     }
-    if (prepare_get(request, rkey, rkey_len) != HCOMM_OK) {
+    if (prepare_get(request, rkey, rkey_len) != HCOMM_OK || hc_mapped_choose(request) == HC_WAY_PIECES) {
         ask_for_pieces(request);
         return;
     }
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_GET, 1);
     if (hc_mapped_is_direct(request)) {
         hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_MAPPED, 1);
-        if (request->accept >= HC_SHARED_MIN)
-            (void)ask_to_place(request, HC_CTS_FLAG_SHARE); /* else the receiver copies alone */
     }
+    if (hc_mapped_shares(request))
+        (void)ask_to_place(request, HC_CTS_FLAG_SHARE); /* else the receiver copies alone */
     begin_transfer(request);
 }
 
@@ -706,6 +709,19 @@ static struct hcomm_request *named_request(struct hc_peer *peer, uint64_t id, en
     return kind == HC_REQUEST_RECV || request->started ? request : NULL;
 }
 
+/* Back to the state before the CTS. */
+static void leave_invitation(struct hcomm_request *request)
+{
+    hc_list_remove(&request->stream_node);
+    if (request->transferring)
+        request->peer->rndv_inflight--;
+    request->transferring = false;
+    if (request->placing)
+        hc_mapped_decline(request);
+    request->remote_id = 0;
+    request->shared = false;
+}
+
 /* False: the invitation to share the work is left; the receiver does it alone. */
 static bool accept_invitation(struct hcomm_request *request, const struct hc_wire_cts *cts, const void *rkey)
 {
@@ -736,6 +752,8 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
         finish(request, HCOMM_ERR_CANCELLED);
         return;
     }
+    if (request->shared && !request->finished)
+        leave_invitation(request); /* the receiver found that it cannot copy either */
     if (request->remote_id || request->finished || cts.accept == 0 || cts.accept > request->capacity) {
         protocol_error(peer, "CTS");
         return;
@@ -777,8 +795,10 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
     hc_copy((uint8_t *)request->buf + head.offset, (const uint8_t *)data + sizeof(head), len);
     request->finished += len;
     request->activity = hc_clock_ns();
-    if (request->finished >= request->accept)
+    if (request->finished >= request->accept) {
+        hc_mapped_learn(request);
         finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+    }
 }
 
 void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -792,7 +812,7 @@ void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len)
     struct hcomm_request *request = named_request(peer, placed.recv_id, HC_REQUEST_RECV);
     if (!request)
         return; /* given up meanwhile */
-    if (!request->share_arena || placed.bytes > request->accept - request->finished) {
+    if (!request->share_pool || placed.bytes > request->accept - request->finished) {
         protocol_error(peer, "PLACED");
         return;
     }
@@ -825,8 +845,12 @@ static void sender_answered(struct hc_peer *peer, const struct hc_wire_fin *fin)
 static void receiver_refused(struct hc_peer *peer, const struct hc_wire_fin *fin)
 {
     struct hcomm_request *request = named_request(peer, fin->id, HC_REQUEST_RECV);
-    if (request && !request->transferring)
+    if (!request)
+        return;
+    if (!request->transferring)
         finish(request, HCOMM_ERR_CANCELLED);
+    else if (request->share_pool) /* a part that the sender had claimed is missing */
+        transfer_failed(request, HCOMM_ERR_CANCELLED);
 }
 
 void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data, size_t len)

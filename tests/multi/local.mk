@@ -61,6 +61,15 @@ P2P_TESTS = tests/multi/p2p.sh tests/multi/withdraw.sh
 dist_check_SCRIPTS += $(P2P_TESTS)
 TESTS += $(P2P_TESTS)
 
+# Messages through memory that is mapped into peers.
+check_PROGRAMS += tests/multi/mapped tests/multi/mapped_ends
+tests_multi_mapped_SOURCES = tests/multi/mapped.c tests/multi/check.h
+tests_multi_mapped_LDADD = libhcommrt.la
+tests_multi_mapped_ends_SOURCES = tests/multi/mapped_ends.c tests/multi/check.h
+tests_multi_mapped_ends_LDADD = libhcommrt.la
+dist_check_SCRIPTS += tests/multi/mapped.sh
+TESTS += tests/multi/mapped.sh
+
 # Random patterns against a model; check-long runs the full number of them.
 check_PROGRAMS += tests/multi/model_random
 tests_multi_model_random_SOURCES = tests/multi/model_random.c tests/multi/p2p_cases.h tests/multi/check.h

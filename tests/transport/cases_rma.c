@@ -217,11 +217,145 @@ static void sync_area_is_shared(struct cf *cf)
     cf_barrier(cf);
 }
 
+/* ---- memory of arenas ---- */
+
+static void arena_open(struct cf *cf, struct hc_arena **arena, struct hc_mem **mem)
+{
+    const struct hc_transport *transport = cf->iface->transport;
+    const struct hc_mem_attr attr = {
+        .type = HC_MEMORY_HOST, .device = -1, .remote_read = true, .remote_write = true};
+    struct target target = {.len = (size_t)1 << 20, .rkey_len = RKEY_MAX};
+    hcomm_status_t status = hc_arena_create((size_t)4 << 20, 64, arena);
+    CF_CHECK(status == HCOMM_OK && (*arena)->control, "arena: %s", hcomm_error_detail());
+    unsigned char *data = (*arena)->base + 12345;
+    status = transport->mem_reg(cf->iface, data, target.len, &attr, mem);
+    CF_CHECK(status == HCOMM_OK, "mem_reg: %s", hcomm_strerror(status));
+    status = transport->rkey_pack(*mem, target.rkey, &target.rkey_len);
+    CF_CHECK(status == HCOMM_OK, "rkey_pack: %s", hcomm_strerror(status));
+    target.addr = (uintptr_t)data;
+    cf_fill(data, target.len, (uint32_t)cf->rank, 1);
+    memcpy(cf->shared->scratch[cf->rank], &target, sizeof(target));
+    cf_barrier(cf);
+}
+
+static void mapped_memory_is_put_and_got_at_once(struct cf *cf)
+{
+    const struct hc_transport *transport = cf->iface->transport;
+    struct hc_arena *arena;
+    struct hc_mem *mem;
+    struct target target;
+    arena_open(cf, &arena, &mem);
+    int next = cf_next(cf);
+    struct hc_rkey *rkey = target_open(cf, next, &target);
+    CF_CHECK(transport->rkey_is_mapped(rkey), "memory of an arena is not mapped");
+    unsigned char *local = malloc(target.len);
+    CF_CHECK(local, "out of memory");
+    hcomm_status_t status = transport->get(cf->ep[next], local, target.len, NULL, target.addr, rkey, NULL);
+    CF_CHECK(status == HCOMM_OK, "get: %s", hcomm_strerror(status));
+    CF_CHECK(cf_verify(local, target.len, (uint32_t)next, 1) == target.len, "what was got is wrong");
+    cf_barrier(cf);
+    cf_fill(local, 777, (uint32_t)cf->rank, 2);
+    status = transport->put(cf->ep[next], local, 777, NULL, target.addr + 100, rkey, NULL);
+    CF_CHECK(status == HCOMM_OK, "put: %s", hcomm_strerror(status));
+    cf_send(cf, next, CF_SHORT, 8);
+    cf_progress_until(cf, &cf->received[cf_prev(cf)], 1, "messages");
+    CF_CHECK(cf_verify(arena->base + 12345 + 100, 777, (uint32_t)cf_prev(cf), 2) == 777,
+             "what was put is wrong");
+    status = transport->get(cf->ep[next], local, 8, NULL, target.addr + target.len - 7, rkey, NULL);
+    CF_CHECK(status == HCOMM_ERR_INVALID, "a get past the end gave %s", hcomm_strerror(status));
+    free(local);
+    transport->rkey_release(rkey);
+    cf_barrier(cf);
+    transport->mem_dereg(mem);
+    hc_arena_destroy(arena);
+}
+
+static void key_of_freed_memory_is_refused(struct cf *cf)
+{
+    const struct hc_transport *transport = cf->iface->transport;
+    struct hc_arena *arena;
+    struct hc_mem *mem;
+    struct target target;
+    struct hc_rkey *again = NULL;
+    arena_open(cf, &arena, &mem);
+    struct hc_rkey *rkey = target_open(cf, cf_next(cf), &target);
+    cf_barrier(cf);
+    transport->mem_dereg(mem);
+    hc_arena_destroy(arena);
+    cf_barrier(cf);
+    unsigned char local[64];
+    /* An open key reads zeros: undefined for the caller, but no fault. */
+    hcomm_status_t status =
+        transport->get(cf->ep[cf_next(cf)], local, sizeof(local), NULL, target.addr, rkey, NULL);
+    CF_CHECK(status == HCOMM_OK, "a get with an open key: %s", hcomm_strerror(status));
+    transport->rkey_release(rkey);
+    status = transport->rkey_unpack(cf->ep[cf_next(cf)], target.rkey, target.rkey_len, &again);
+    CF_CHECK(status < 0, "the key of freed memory was taken");
+    if (transport->arm(cf->iface) == HCOMM_OK) /* drops what is dead */
+        (void)transport->progress(cf->iface);
+    status = transport->rkey_unpack(cf->ep[cf_next(cf)], target.rkey, target.rkey_len, &again);
+    CF_CHECK(status < 0, "the key of freed memory was taken after it had been unmapped");
+    cf_barrier(cf);
+}
+
+static void keys_with_any_field_changed_never_fault(struct cf *cf)
+{
+    const struct hc_transport *transport = cf->iface->transport;
+    struct hc_arena *arena;
+    struct hc_mem *mem;
+    struct target target;
+    unsigned char local[64];
+    arena_open(cf, &arena, &mem);
+    memcpy(&target, cf->shared->scratch[cf_next(cf)], sizeof(target));
+    for (size_t at = 0; at < target.rkey_len * 8; at++) {
+        struct hc_rkey *rkey = NULL;
+        target.rkey[at / 8] ^= (unsigned char)(1u << at % 8);
+        if (transport->rkey_unpack(cf->ep[cf_next(cf)], target.rkey, target.rkey_len, &rkey) == HCOMM_OK) {
+            hcomm_status_t status =
+                transport->get(cf->ep[cf_next(cf)], local, sizeof(local), NULL, target.addr, rkey, NULL);
+            CF_CHECK(status <= HCOMM_OK, "a get gave %s", hcomm_strerror(status));
+            transport->rkey_release(rkey);
+        }
+        target.rkey[at / 8] ^= (unsigned char)(1u << at % 8);
+    }
+    cf_barrier(cf);
+    transport->mem_dereg(mem);
+    hc_arena_destroy(arena);
+}
+
+static void both_sides_see_the_same_shares(struct cf *cf)
+{
+    const struct hc_transport *transport = cf->iface->transport;
+    struct hc_share_pool *pool = transport->shares(cf->iface);
+    uint32_t index, generation;
+    size_t from, len;
+    CF_CHECK(hc_share_open(pool, &index, &generation), "no share is free");
+    memcpy(cf->shared->scratch[cf->rank], (uint32_t[]){index, generation}, 2 * sizeof(uint32_t));
+    cf_barrier(cf);
+    uint32_t theirs[2];
+    memcpy(theirs, cf->shared->scratch[cf_next(cf)], sizeof(theirs));
+    struct hc_share *share = transport->ep_share(cf->ep[cf_next(cf)], theirs[0]);
+    CF_CHECK(share && !transport->ep_share(cf->ep[cf_next(cf)], HC_SHARES), "a share by index");
+    CF_CHECK(hc_share_claim(share, theirs[1], 8192, 4096, 4096, &from, &len) && from == 0 && len == 4096,
+             "the first half cannot be claimed");
+    cf_barrier(cf);
+    CF_CHECK(hc_share_claim(&pool->shares[index], generation, 8192, 4096, 8192, &from, &len) &&
+                 from == 4096 && len == 4096,
+             "the owner does not see what was claimed");
+    CF_CHECK(hc_share_close(pool, index, 8192) == 8192, "closing does not tell what was claimed");
+    cf_barrier(cf);
+}
+
 const struct cf_case cf_cases_rma[] = {
     {"put_and_get_carry_every_size", 2, HC_CAP_RMA, false, put_and_get_carry_every_size},
     {"put_is_visible_before_the_next_message", 2, HC_CAP_RMA, false, put_is_visible_before_the_next_message},
     {"rma_outside_the_region_fails", 2, HC_CAP_RMA, false, rma_outside_the_region_fails},
     {"rkey_garbage_is_refused", 2, HC_CAP_RMA, false, rkey_garbage_is_refused},
+    {"mapped_memory_is_put_and_got_at_once", 2, HC_CAP_MAP, false, mapped_memory_is_put_and_got_at_once},
+    {"key_of_freed_memory_is_refused", 2, HC_CAP_MAP, false, key_of_freed_memory_is_refused},
+    {"keys_with_any_field_changed_never_fault", 2, HC_CAP_MAP, false,
+     keys_with_any_field_changed_never_fault},
+    {"both_sides_see_the_same_shares", 2, HC_CAP_SHARE, false, both_sides_see_the_same_shares},
     {"sync_area_is_shared", 2, HC_CAP_SYNC, false, sync_area_is_shared},
     {0},
 };

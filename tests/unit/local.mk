@@ -95,6 +95,18 @@ tests_unit_mem_pool_SOURCES = tests/unit/mem_pool.c
 tests_unit_mem_pool_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_mem_pool_LDADD = $(UNIT_LIBS)
 
+# core: the way of large messages
+UNIT_TESTS += tests/unit/core_chooser
+tests_unit_core_chooser_SOURCES = tests/unit/core_chooser.c
+tests_unit_core_chooser_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_core_chooser_LDADD = $(UNIT_LIBS)
+
+# base: memory that other processes map
+UNIT_TESTS += tests/unit/arena_map
+tests_unit_arena_map_SOURCES = tests/unit/arena_map.c
+tests_unit_arena_map_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_arena_map_LDADD = $(UNIT_LIBS)
+
 # core: transfers, buffers
 UNIT_TESTS += tests/unit/staging_growth
 tests_unit_staging_growth_SOURCES = tests/unit/staging_growth.c

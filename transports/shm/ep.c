@@ -224,6 +224,12 @@ void *hc_shm_ep_sync_area(struct hc_ep *ep)
     return hc_container_of(ep, struct hc_shm_ep, base)->peer->segment.sync;
 }
 
+struct hc_share *hc_shm_ep_share(struct hc_ep *ep, uint32_t index)
+{
+    return index < HC_SHARES ? &hc_container_of(ep, struct hc_shm_ep, base)->peer->segment.shares[index]
+                             : NULL;
+}
+
 void hc_shm_ep_wake(struct hc_ep *ep)
 {
     hc_shm_peer_notify(hc_container_of(ep, struct hc_shm_ep, base)->peer, HC_SHM_SLEEP_MESSAGE);

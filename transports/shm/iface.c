@@ -91,7 +91,7 @@ static hcomm_status_t query(struct hc_resource_list *list)
 enum { GET_MIN_SHARED_CORE = 256 << 10 };
 
 static const struct hc_iface_attr shm_attr = {
-    .caps = HC_CAP_RMA | HC_CAP_EVENT | HC_CAP_SYNC | HC_CAP_MAP,
+    .caps = HC_CAP_RMA | HC_CAP_EVENT | HC_CAP_SYNC | HC_CAP_MAP | HC_CAP_SHARE,
     .addr_max = sizeof(struct hc_shm_addr),
     .rkey_max = sizeof(struct hc_shm_rkey_wire),
     .short_max = HC_SHM_INLINE_MAX,
@@ -101,6 +101,8 @@ static const struct hc_iface_attr shm_attr = {
     .rma_max = 1 << 20,
     .get_min = SIZE_MAX,
     .map_min = 16384,
+    .share_map_min = 128 << 10,
+    .share_min = 256 << 10,
     .latency = 0.3e-6,
     .bandwidth = 25e9,
     .overhead = 0.05e-6,
@@ -109,15 +111,18 @@ static const struct hc_iface_attr shm_attr = {
 static void set_attr(struct hc_shm_iface *iface, uint32_t local_size)
 {
     char why[128];
-    iface->base.attr = shm_attr;
-    if (hc_shm_cross_available(why, sizeof(why))) {
-        if ((long)local_size > sysconf(_SC_NPROCESSORS_ONLN))
-            iface->base.attr.get_min = GET_MIN_SHARED_CORE;
-        return;
+    struct hc_iface_attr *attr = &iface->base.attr;
+    *attr = shm_attr;
+    bool cross = hc_shm_cross_available(why, sizeof(why));
+    if (!cross) {
+        hc_log_debug("shm: no cross-memory attach: %s", why);
+        attr->caps &= ~(unsigned)HC_CAP_RMA;
+        attr->share_min = SIZE_MAX;
     }
-    hc_log_debug("shm: no cross-memory attach: %s", why);
-    iface->base.attr.caps &= ~(unsigned)HC_CAP_RMA;
-    iface->base.attr.get_min = SIZE_MAX;
+    if ((long)local_size > sysconf(_SC_NPROCESSORS_ONLN)) { /* two copy no faster than one */
+        attr->get_min = cross ? GET_MIN_SHARED_CORE : SIZE_MAX;
+        attr->share_min = attr->share_map_min = SIZE_MAX;
+    }
 }
 
 static uint32_t chunk_count(const struct hc_settings *settings)
@@ -181,6 +186,7 @@ static hcomm_status_t open_segment(struct hc_shm_iface *iface, const struct hc_i
     header->flags = iface->barrier ? HC_SHM_FLAG_BARRIER : 0;
     header->probe = (uintptr_t)&iface->probe;
     iface->doorbell = &header->doorbell;
+    hc_share_pool_init(&iface->shares, iface->segment.shares);
     hc_shm_segment_bind(&iface->segment);
     return HCOMM_OK;
 }
@@ -387,6 +393,11 @@ static void *sync_area(struct hc_iface *base)
     return hc_container_of(base, struct hc_shm_iface, base)->segment.sync;
 }
 
+static struct hc_share_pool *shares(struct hc_iface *base)
+{
+    return &hc_container_of(base, struct hc_shm_iface, base)->shares;
+}
+
 const struct hc_transport hc_transport_shm = {
     .name = "shm",
     .query = query,
@@ -410,7 +421,9 @@ const struct hc_transport hc_transport_shm = {
     .rkey_pack = hc_shm_rkey_pack,
     .rkey_unpack = hc_shm_rkey_unpack,
     .rkey_release = hc_shm_rkey_release,
-    .rkey_control = hc_shm_rkey_control,
+    .rkey_is_mapped = hc_shm_rkey_is_mapped,
+    .shares = shares,
+    .ep_share = hc_shm_ep_share,
     .sync_area = sync_area,
     .ep_sync_area = hc_shm_ep_sync_area,
     .ep_wake = hc_shm_ep_wake,

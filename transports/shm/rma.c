@@ -132,7 +132,10 @@ hcomm_status_t hc_shm_put(struct hc_ep *base, const void *local, size_t len, str
     if (status != HCOMM_OK)
         return status;
     if (key->mapping) {
+        hc_copy_bypass = hc_shm_tuner_begin(&ep->put_tuner);
         hc_copy(key->mapped + (remote - key->addr), local, len);
+        hc_copy_bypass = false;
+        hc_shm_tuner_end(&ep->put_tuner, len);
         return HCOMM_OK;
     }
     return transfer(ep, process_vm_writev, "writing memory of", (uintptr_t)local, remote, len);
@@ -241,7 +244,7 @@ static hcomm_status_t reach(const struct hc_shm_ep *ep, const struct hc_shm_rkey
     hcomm_status_t status = HCOMM_ERR_UNSUPPORTED;
     if (wire->flags & HC_SHM_RKEY_ARENA)
         status = hc_shm_mapping_get(ep->peer, wire, mapping);
-    if (status == HCOMM_OK || status == HCOMM_ERR_PROTOCOL)
+    if (status == HCOMM_OK || status == HCOMM_ERR_PROTOCOL || status == HCOMM_ERR_PEER_LOST)
         return status;
     if (wire->flags & HC_SHM_RKEY_ARENA)
         hc_log_debug("%s", hc_error_detail());
@@ -286,8 +289,7 @@ void hc_shm_rkey_release(struct hc_rkey *rkey)
     free(key);
 }
 
-struct hc_arena_control *hc_shm_rkey_control(const struct hc_rkey *rkey)
+bool hc_shm_rkey_is_mapped(const struct hc_rkey *rkey)
 {
-    const struct hc_shm_mapping *mapping = hc_container_of(rkey, const struct hc_shm_rkey, base)->mapping;
-    return mapping ? mapping->map.control : NULL;
+    return hc_container_of(rkey, const struct hc_shm_rkey, base)->mapping != NULL;
 }

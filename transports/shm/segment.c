@@ -25,7 +25,8 @@ static size_t lay_out(unsigned char *base, uint32_t ring_count, uint32_t chunk_c
                       struct hc_shm_segment *segment)
 {
     size_t sync = HC_SHM_PAGE;
-    size_t flags = sync + hc_align_up(HC_SYNC_AREA, HC_SHM_PAGE);
+    size_t shares = sync + hc_align_up(HC_SYNC_AREA, HC_SHM_PAGE);
+    size_t flags = shares + hc_align_up(HC_SHARES * sizeof(struct hc_share), HC_SHM_PAGE);
     size_t rings = flags + hc_align_up(chunk_count * sizeof(struct hc_shm_flag), HC_SHM_PAGE);
     size_t chunks = rings + ring_count * sizeof(struct hc_shm_ring);
     size_t size = chunks + (size_t)chunk_count * HC_SHM_CHUNK_BYTES;
@@ -33,6 +34,7 @@ static size_t lay_out(unsigned char *base, uint32_t ring_count, uint32_t chunk_c
         *segment = (struct hc_shm_segment){
             .header = (struct hc_shm_header *)base,
             .sync = base + sync,
+            .shares = (struct hc_share *)(base + shares),
             .flags = (struct hc_shm_flag *)(base + flags),
             .rings = (struct hc_shm_ring *)(base + rings),
             .chunks = base + chunks,

@@ -4,13 +4,14 @@
  * nobody uses costs no memory.
  *
  * Layout (every part page-aligned, computed from the number of rings and chunks alone):
- *   header | sync area | chunk flags | ring 0 | ring 1 | … | chunk 0 | chunk 1 | …
+ *   header | sync area | shares | chunk flags | ring 0 | ring 1 | … | chunk 0 | chunk 1 | …
  * Ring i is written by the process with local rank i and read by the owner. Chunks are written by the owner
  * and read by whoever got a reference through a ring.
  */
 #ifndef HC_SHM_SEGMENT_H
 #define HC_SHM_SEGMENT_H
 
+#include "runtime/base/share.h"
 #include "runtime/base/status.h"
 #include "transports/shm/ring.h"
 
@@ -102,6 +103,7 @@ struct hc_shm_flag {
 struct hc_shm_segment {
     struct hc_shm_header *header;
     void *sync;
+    struct hc_share *shares;
     struct hc_shm_flag *flags;
     struct hc_shm_ring *rings;
     unsigned char *chunks;

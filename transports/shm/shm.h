@@ -112,6 +112,7 @@ struct hc_shm_iface {
     uint32_t ep_chunks; /* in flight to one peer at most: one that does not receive must not keep all */
 
     struct hc_shm_segment segment;
+    struct hc_share_pool shares;
     struct hc_shm_addr addr;
     struct hc_shm_source *sources; /* by local rank */
     struct hc_list eps;            /* struct hc_shm_ep, the retired ones too */
@@ -139,6 +140,7 @@ struct hc_shm_ep {
     struct hc_shm_inflight inflight;
     struct hc_shm_tuner tuner;       /* of chunks */
     struct hc_shm_tuner short_tuner; /* of long messages in the ring */
+    struct hc_shm_tuner put_tuner;   /* of what is put into mapped memory */
     struct hc_list link;             /* in the iface's eps */
 };
 
@@ -282,6 +284,7 @@ hcomm_status_t hc_shm_ep_block(struct hc_shm_ep *ep, uint32_t need) HC_COLD;
 /* Whether an operation refused earlier could go on now. */
 bool hc_shm_ep_unblocked(struct hc_shm_ep *ep);
 void *hc_shm_ep_sync_area(struct hc_ep *ep);
+struct hc_share *hc_shm_ep_share(struct hc_ep *ep, uint32_t index);
 void hc_shm_ep_wake(struct hc_ep *ep);
 
 /* am.c */
@@ -306,6 +309,6 @@ hcomm_status_t hc_shm_rkey_pack(const struct hc_mem *mem, void *buf, size_t *len
 hcomm_status_t hc_shm_rkey_unpack(struct hc_ep *ep, const void *buf, size_t len,
                                   struct hc_rkey **rkey) HC_MUST_CHECK;
 void hc_shm_rkey_release(struct hc_rkey *rkey);
-struct hc_arena_control *hc_shm_rkey_control(const struct hc_rkey *rkey);
+bool hc_shm_rkey_is_mapped(const struct hc_rkey *rkey);
 
 #endif

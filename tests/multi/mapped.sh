@@ -1,0 +1,30 @@
+#!/bin/bash
+# Memory that is mapped into peers: every combination, with and without permission to read others' memory,
+# without address space to map it, over tcp; a rank that dies with it; nothing is left behind.
+set -u
+build=${top_builddir:-.}
+run="sh ${srcdir:-.}/tests/multi/run.sh"
+result=0
+export EXPECT_MAPPED=1
+$run tests/multi/mapped -n "2 4" -e HCOMM_TRANSPORTS=shm || result=$?
+$run tests/multi/mapped -n "2" -e HCOMM_TRANSPORTS=shm -e HCOMM_PROGRESS_THREAD=on || result=$?
+unset EXPECT_MAPPED
+$run tests/multi/mapped -n "2" -e HCOMM_TRANSPORTS=ofi:tcp || result=$?
+# No room to map the peer's memory: messages travel in pieces.
+if [ -z "${HC_SANITIZE-}" ]; then
+    out=$(timeout 60 "$build/hcommrun" -n 2 sh -c \
+        "ulimit -v 600000; HCOMM_MEM_POOL_SIZE=256M exec $build/tests/multi/mapped" 2>&1) || {
+        echo "FAIL without address space: $out"
+        result=1
+    }
+fi
+out=$(timeout 60 "$build/hcommrun" --on-failure continue --oversubscribe -n 3 \
+    "$build/tests/multi/mapped_ends" 2>&1)
+code=$?
+survived=$(grep -c '^survived$' <<<"$out")
+if [ "$survived" != 2 ] || [ "$code" != 137 ]; then
+    echo "FAIL: $survived of 2 survived, exit code $code (137 expected)"
+    printf '%s\n' "$out"
+    result=1
+fi
+exit $result
