@@ -8,6 +8,7 @@
 #include "runtime/core/core.h"
 #include "runtime/core/peer.h"
 #include "runtime/core/rndv.h"
+#include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -52,6 +53,52 @@ struct hc_iface_slot *hc_select_iface(struct hcomm_context *context, uint32_t ra
 {
     (void)context, (void)rank, (void)info, (void)after, (void)address;
     return NULL;
+}
+
+void hc_select_poll(struct hcomm_context *context, struct hc_iface_slot *slot)
+{
+    (void)context, (void)slot;
+}
+
+bool hc_select_may_add_ofi(const struct hcomm_context *context)
+{
+    (void)context;
+    return false;
+}
+
+hcomm_status_t hc_boot_call_rank(struct hc_boot *boot, uint32_t rank)
+{
+    (void)boot, (void)rank;
+    return HCOMM_OK;
+}
+
+hcomm_status_t hc_context_open_more(struct hcomm_context *context)
+{
+    (void)context;
+    return HCOMM_OK;
+}
+
+const char *hc_context_more_key(const struct hcomm_context *context, char *key)
+{
+    (void)context;
+    return strcpy(key, "more");
+}
+
+bool hc_streams_must_poll(const struct hcomm_context *context)
+{
+    (void)context;
+    return false;
+}
+
+unsigned hc_streams_progress(struct hcomm_context *context)
+{
+    (void)context;
+    return 0;
+}
+
+void hc_streams_take_signal(struct hc_streams *streams)
+{
+    (void)streams;
 }
 
 hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, size_t *size)

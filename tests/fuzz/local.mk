@@ -11,7 +11,9 @@ EXTRA_DIST += \
 	tests/fuzz/fuzz_config.c \
 	tests/fuzz/fuzz_cpulist.c \
 	tests/fuzz/fuzz_digits.c \
+	tests/fuzz/fuzz_ofi.c \
 	tests/fuzz/fuzz_ranks.c \
+	tests/fuzz/fuzz_shm.c \
 	tests/fuzz/fuzz_wire.c \
 	tests/fuzz/run
 clean-local: fuzz-clean

@@ -129,7 +129,10 @@ tests_unit_ofi_wire_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_ofi_wire_LDADD = $(UNIT_LIBS)
 
 # core
-UNIT_TESTS += tests/unit/core_blob tests/unit/core_match
+UNIT_TESTS += tests/unit/core_blob tests/unit/core_match tests/unit/core_request_ids
+tests_unit_core_request_ids_SOURCES = tests/unit/core_request_ids.c
+tests_unit_core_request_ids_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_core_request_ids_LDADD = $(UNIT_LIBS)
 tests_unit_core_blob_SOURCES = tests/unit/core_blob.c
 tests_unit_core_blob_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_core_blob_LDADD = $(UNIT_LIBS)
