@@ -23,6 +23,8 @@ static const struct section sections[] = {
     {"transports", "Transports", "what can move bytes here, what cannot, and why", fill_transports, NULL},
     {"topology", "Topology", "where the ranks of the job run and how they are reached (under hcommrun)",
      fill_topology, print_topology_tree},
+    {"devices", "Devices", "NPUs that this process sees, and the library that tells", fill_devices,
+     print_device_library},
     {"counters", "Counters", "statistics counters and what they count", fill_counters, NULL},
 };
 enum { NUM_SECTIONS = sizeof(sections) / sizeof(sections[0]) };

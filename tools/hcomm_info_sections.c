@@ -67,6 +67,39 @@ hcomm_status_t fill_counters(hcomm_handle_t hcomm, struct table *table)
     return HCOMM_OK;
 }
 
+hcomm_status_t fill_devices(hcomm_handle_t hcomm, struct table *table)
+{
+    static const struct column columns[] = {
+        {"device", true},  {"physical", true}, {"name", false}, {"pci", false},
+        {"opened", false}, {"link", false},    {NULL, false},
+    };
+    table_init(table, "devices", columns);
+    hcomm_device_info_t info;
+    for (unsigned i = 0; hcomm_device_get(hcomm, i, &info) == HCOMM_OK; i++) {
+        char device[16], physical[16];
+        (void)snprintf(device, sizeof(device), "%u", i);
+        (void)snprintf(physical, sizeof(physical), "%d", info.physical);
+        table_add(table,
+                  (const char *const[]){device, physical, info.name, *info.pci ? info.pci : "unknown",
+                                        info.opened ? "yes" : "no", hcomm_device_link_name(info.link)});
+    }
+    return HCOMM_OK;
+}
+
+hcomm_status_t print_device_library(hcomm_handle_t hcomm, FILE *out)
+{
+    hcomm_device_info_t info;
+    const char *name = NULL, *version = NULL;
+    hcomm_status_t status = hcomm_device_get(hcomm, 0, &info);
+    if (status != HCOMM_OK)
+        (void)fprintf(out, "no devices: %s\n", hcomm_error_detail());
+    for (unsigned i = 0; status == HCOMM_OK && hcomm_component_version(hcomm, i, &name, &version) == HCOMM_OK;
+         i++)
+        if (strcmp(name, "npu") == 0)
+            (void)fprintf(out, "device runtime: %s\n", version);
+    return HCOMM_OK;
+}
+
 static const char *locality_name(hcomm_locality_t locality)
 {
     static const char *const names[] = {
@@ -83,15 +116,20 @@ static void add_rank(struct table *table, const hcomm_rank_info_t *info)
     (void)snprintf(host, sizeof(host), "%d", info->host);
     (void)snprintf(numa, sizeof(numa), "%d", info->numa_node);
     (void)snprintf(distance, sizeof(distance), "%d", info->distance);
+    char device[16] = "none";
+    if (info->device >= 0)
+        (void)snprintf(device, sizeof(device), "%d", info->device);
     table_add(table, (const char *const[]){rank, host, info->hostname, numa, distance,
-                                           locality_name(info->locality), info->transport, info->cpuset});
+                                           locality_name(info->locality), info->transport, device,
+                                           hcomm_device_link_name(info->device_link), info->cpuset});
 }
 
 hcomm_status_t fill_topology(hcomm_handle_t hcomm, struct table *table)
 {
     static const struct column columns[] = {
-        {"rank", true},    {"host", true},       {"hostname", false}, {"numa", true}, {"distance", true},
-        {"shared", false}, {"transport", false}, {"cpus", false},     {NULL, false},
+        {"rank", true},     {"host", true},    {"hostname", false},  {"numa", true},
+        {"distance", true}, {"shared", false}, {"transport", false}, {"device", true},
+        {"link", false},    {"cpus", false},   {NULL, false},
     };
     table_init(table, "topology", columns);
     const hcomm_topology_t *topology = NULL;

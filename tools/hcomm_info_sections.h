@@ -11,8 +11,11 @@ hcomm_status_t fill_versions(hcomm_handle_t hcomm, struct table *table);
 hcomm_status_t fill_config(hcomm_handle_t hcomm, struct table *table);
 hcomm_status_t fill_transports(hcomm_handle_t hcomm, struct table *table);
 hcomm_status_t fill_counters(hcomm_handle_t hcomm, struct table *table);
+hcomm_status_t fill_devices(hcomm_handle_t hcomm, struct table *table);
 hcomm_status_t fill_topology(hcomm_handle_t hcomm, struct table *table);
 
+/* Where the devices come from, or why there are none. */
+hcomm_status_t print_device_library(hcomm_handle_t hcomm, FILE *out);
 /* Hosts, their NUMA nodes, and the ranks on them, drawn as a tree. */
 hcomm_status_t print_topology_tree(hcomm_handle_t hcomm, FILE *out);
 

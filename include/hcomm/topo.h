@@ -1,5 +1,5 @@
 /*
- * Topology: where every rank runs and how near it is.
+ * Topology: where every rank runs, its device, and how near both are.
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef HCOMM_TOPO_H
@@ -12,6 +12,19 @@
 extern "C" {
 #endif
 
+/* What connects two devices, the fastest first. */
+typedef enum hcomm_device_link {
+    HCOMM_LINK_UNKNOWN = 0, /* one of them has no device, or the own process does not see the other's */
+    HCOMM_LINK_SAME,        /* both are the same device */
+    HCOMM_LINK_HCCS,        /* direct */
+    HCOMM_LINK_SIO,         /* two halves of one package */
+    HCOMM_LINK_PIX,         /* one PCIe switch */
+    HCOMM_LINK_PIB,         /* several PCIe switches */
+    HCOMM_LINK_PHB,         /* the PCIe host bridge of a processor */
+    HCOMM_LINK_SYS,         /* the link between processors */
+    HCOMM_LINK_NETWORK      /* they are in different hosts */
+} hcomm_device_link_t;
+
 typedef struct hcomm_rank_info {
     int rank;                  /* in the world */
     int host;                  /* index of its host, 0 … num_hosts-1, in order of the lowest rank */
@@ -21,6 +34,9 @@ typedef struct hcomm_rank_info {
     int distance;              /* 0 = same host, 1 = one hop, more = switch levels where known */
     hcomm_locality_t locality; /* the closest hardware shared with the calling rank */
     const char *transport;     /* that messages to it use, e.g. "shm", "ofi:tcp"; "none" when unreachable */
+    int device;                /* its NPU as its host counts them (not as its process does), -1: none */
+    hcomm_device_link_t device_link; /* from the calling rank's device to this one's */
+    int nic_distance; /* PCIe bridges between its device and the network interface it uses; -1: not known */
 } hcomm_rank_info_t;
 
 typedef struct hcomm_topology {
@@ -57,6 +73,23 @@ typedef struct hcomm_transport_info {
 } hcomm_transport_info_t;
 HCOMM_API hcomm_status_t hcomm_transport_get(hcomm_handle_t handle, unsigned index,
                                              hcomm_transport_info_t *info);
+
+/*
+ * Devices (NPUs) that this process sees, one at a time; loads the device runtime of the setting npu if that
+ * has not happened yet. Any thread. Errors: HCOMM_ERR_UNSUPPORTED (no device runtime; the detail says what is
+ * missing), HCOMM_ERR_INVALID past the last.
+ */
+typedef struct hcomm_device_info {
+    int physical;             /* its number in the host; `index` is what device_id takes */
+    char name[32];            /* of the kind of device */
+    char pci[32];             /* address, "" when not known */
+    bool opened;              /* the context has it */
+    hcomm_device_link_t link; /* from the context's device; UNKNOWN when that has none */
+} hcomm_device_info_t;
+HCOMM_API hcomm_status_t hcomm_device_get(hcomm_handle_t handle, unsigned index, hcomm_device_info_t *info);
+
+/* "HCCS", "PIX" …; a constant string, "unknown" for anything else. Any thread. */
+HCOMM_API const char *hcomm_device_link_name(hcomm_device_link_t link);
 
 #ifdef __cplusplus
 }

@@ -16,8 +16,10 @@ struct blob_head {
     uint16_t hostname_len;
     uint16_t cpuset_len;
     uint32_t device_pid;
+    int32_t nic_distance;
+    uint32_t zero;
 };
-_Static_assert(sizeof(struct blob_head) == 40, "wire size");
+_Static_assert(sizeof(struct blob_head) == 48, "wire size");
 
 /* Before each address. */
 struct address_head {
@@ -68,6 +70,7 @@ static bool put_all(struct cursor *cursor, const struct hc_blob *blob)
         .numa_node = blob->numa_node,
         .device = blob->device,
         .device_pid = blob->device_pid,
+        .nic_distance = blob->nic_distance,
         .hostname_len = (uint16_t)blob->hostname_len,
         .cpuset_len = (uint16_t)blob->cpuset_len,
     };
@@ -142,6 +145,8 @@ static hcomm_status_t check_head(const struct blob_head *head)
         return malformed("too many addresses");
     if (head->pid == 0 || head->pid > INT32_MAX)
         return malformed("process id");
+    if (head->nic_distance < -1 || head->zero)
+        return malformed("distance of the device");
     if (head->device < -1 || head->device_pid > INT32_MAX || (head->device == -1 && head->device_pid))
         return malformed("device");
     return HCOMM_OK;
@@ -163,6 +168,7 @@ hcomm_status_t hc_blob_parse(const void *bytes, size_t size, struct hc_blob *blo
         .numa_node = head.numa_node,
         .device = head.device,
         .device_pid = head.device_pid,
+        .nic_distance = head.nic_distance,
         .hostname_len = head.hostname_len,
         .cpuset_len = head.cpuset_len,
         .num_addresses = head.num_addresses,

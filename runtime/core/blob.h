@@ -27,8 +27,9 @@ struct hc_blob {
     uint32_t pid;
     uint32_t eager_window; /* bytes a peer may send ahead */
     int32_t numa_node;
-    int32_t device;      /* physical device id, -1 = none */
-    uint32_t device_pid; /* the process, as its device runtime knows it; 0 = none */
+    int32_t device;       /* physical device id, -1 = none */
+    int32_t nic_distance; /* of the device, in PCIe bridges; -1 = not known */
+    uint32_t device_pid;  /* the process, as its device runtime knows it; 0 = none */
     const char *hostname, *cpuset;
     size_t hostname_len, cpuset_len;
     size_t num_addresses;

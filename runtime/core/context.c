@@ -9,6 +9,7 @@
 #include "runtime/core/select.h"
 #include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
+#include "runtime/topo/pci.h"
 #include "runtime/topo/topo.h"
 
 #include <errno.h>
@@ -185,6 +186,17 @@ static hcomm_status_t collect_addresses(struct hcomm_context *context, struct hc
     return HCOMM_OK;
 }
 
+/* Of the device from the network interface that reaches other hosts. */
+static int nic_distance(const struct hcomm_context *context)
+{
+    char pci[64];
+    int distance = -1;
+    hc_device_pci(context->device, pci, sizeof(pci));
+    for (unsigned i = 0; i < context->num_ifaces && distance < 0; i++)
+        distance = hc_pci_nic_distance("/sys", pci, context->ifaces[i].resource.device);
+    return distance;
+}
+
 hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, size_t *size)
 {
     uint8_t addresses[HC_BLOB_MAX];
@@ -194,6 +206,7 @@ hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, s
         .eager_window = (uint32_t)context->eager_window,
         .numa_node = -1,
         .device = context->device ? hc_device_physical(context->device) : -1,
+        .nic_distance = context->nic_distance,
         .device_pid = context->device ? hc_device_pid(context->device) : 0,
         .hostname = context->job->hostname,
         .hostname_len = strlen(context->job->hostname),
@@ -206,6 +219,7 @@ hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, s
 
 static hcomm_status_t publish_self(struct hcomm_context *context, const char *key)
 {
+    context->nic_distance = context->device ? nic_distance(context) : -1;
     uint8_t bytes[HC_BLOB_MAX];
     size_t size = 0;
     hcomm_status_t status = hc_context_describe(context, bytes, &size);

@@ -328,6 +328,7 @@ struct hcomm_context {
     atomic_uint progress_kick; /* futex word */
     atomic_bool progress_parked;
 
+    int nic_distance;            /* of the device; as in the blob */
     struct hc_device *device;       /* device.c; NULL: host only */
     struct hc_ranges blocks;        /* mem_types.c: HOST memory; data: unused */
     struct hc_host_pool *memory;    /* mem.c; NULL until first use */

@@ -109,7 +109,7 @@ static hcomm_status_t check_id(struct hc_device *device)
 }
 
 /* Older runtimes cannot tell; then the visible ones are all there are, or the variable lists them. */
-static int physical_of(const struct hc_acl *acl, int id)
+int hc_acl_physical(const struct hc_acl *acl, int id)
 {
     int32_t physical = id;
     if (acl->aclrtGetPhyDevIdByLogicDevId && acl->aclrtGetPhyDevIdByLogicDevId(id, &physical) == HC_ACL_OK)
@@ -147,7 +147,7 @@ hcomm_status_t hc_device_open(struct hcomm_context *context)
     if (status == HCOMM_OK)
         status = check_id(device);
     if (status == HCOMM_OK) {
-        device->physical = physical_of(device->acl, device->id);
+        device->physical = hc_acl_physical(device->acl, device->id);
         status = take_device(device);
     }
     if (status != HCOMM_OK) {

@@ -12,6 +12,7 @@
 #include "runtime/base/status.h"
 
 #include <hcomm/mem.h>
+#include <hcomm/topo.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,6 +53,15 @@ void hc_device_leave(struct hc_device *device, int previous);
  */
 hcomm_status_t hc_device_error(struct hc_device *device, int code, const char *what, ...)
     HC_PRINTF(3, 4) HC_COLD;
+
+/* What connects the device with another of this host, by its physical number; any device that the process
+ * does not see is UNKNOWN. */
+hcomm_device_link_t hc_device_link(struct hc_device *device, int physical);
+/* Its PCI address into text, "" when the device runtime does not tell. */
+void hc_device_pci(const struct hc_device *device, char *text, size_t size);
+
+/* The device runtime's library as it was loaded, NULL while it is not. Any thread. */
+const char *hc_device_library(void);
 
 /* ---- memory ---- */
 

@@ -35,6 +35,9 @@ struct hc_device {
     unsigned copies_left;
 };
 
+/* The physical number of a visible device. */
+int hc_acl_physical(const struct hc_acl *acl, int id);
+
 void hc_device_copies_init(struct hc_device *device);
 /* The device is current. */
 void hc_device_copies_fini(struct hc_device *device);

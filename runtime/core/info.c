@@ -1,5 +1,6 @@
 /* What a context tells about itself: settings, counters, and the libraries it stands on. */
 #include "runtime/core/core.h"
+#include "runtime/core/device.h"
 #include "runtime/topo/topo.h"
 
 #include <stdlib.h>
@@ -183,12 +184,14 @@ HCOMM_API hcomm_status_t hcomm_component_version(hcomm_handle_t handle, unsigned
 {
     if (!handle || !name || !version)
         return hc_error(HCOMM_ERR_INVALID, "hcomm_component_version: an argument is NULL");
+    const char *library = hc_device_library();
     const struct {
         const char *name, *version;
     } fixed[] = {
         {"hcomm", own_version()},
         {"PMIx", handle->job->version},
         {"hwloc", hc_topo_library_version()},
+        {"npu", library ? library : "not loaded"},
     };
     if (index < hc_array_len(fixed)) {
         *name = fixed[index].name;

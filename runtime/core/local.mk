@@ -17,6 +17,7 @@ libhcrt_la_SOURCES += \
 	runtime/core/device.h \
 	runtime/core/device_copy.c \
 	runtime/core/device_impl.h \
+	runtime/core/device_info.c \
 	runtime/core/device_ipc.c \
 	runtime/core/device_ipc.h \
 	runtime/core/event.c \

@@ -1,5 +1,6 @@
 /* The world as this rank sees it, and the transports of this process. */
 #include "runtime/core/core.h"
+#include "runtime/core/device.h"
 #include "runtime/core/select.h"
 #include "runtime/topo/topo.h"
 
@@ -82,6 +83,8 @@ static hcomm_status_t check_answers(const struct survey *survey)
 static void describe_self(const struct hcomm_context *context, struct hc_blob *blob)
 {
     *blob = (struct hc_blob){
+        .device = context->device ? hc_device_physical(context->device) : -1,
+        .nic_distance = context->nic_distance,
         .hostname = context->job->hostname,
         .hostname_len = strlen(context->job->hostname),
         .cpuset = context->cpuset,
@@ -139,6 +142,15 @@ static hcomm_status_t place(struct hcomm_context *context, const struct hc_blob 
     return status == HCOMM_OK ? hc_topo_numa_node(context->topo, info->cpuset, &info->numa_node) : status;
 }
 
+static hcomm_device_link_t device_link(const struct hcomm_context *context, uint32_t rank, int device)
+{
+    if (!context->device || device < 0)
+        return HCOMM_LINK_UNKNOWN;
+    if (context->host_of[rank] != context->host_of[context->job->rank])
+        return HCOMM_LINK_NETWORK;
+    return hc_device_link(context->device, device);
+}
+
 static hcomm_status_t describe_rank(struct hcomm_context *context, const struct survey *survey, uint32_t rank,
                                     hcomm_rank_info_t *info)
 {
@@ -153,6 +165,9 @@ static hcomm_status_t describe_rank(struct hcomm_context *context, const struct 
     if (!info->hostname || !info->cpuset)
         return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for its description");
     info->transport = transport_to(context, rank, &blob);
+    info->device = blob.device;
+    info->nic_distance = blob.nic_distance;
+    info->device_link = device_link(context, rank, blob.device);
     return place(context, &blob, info);
 }
 

@@ -4,6 +4,8 @@ libhctopo_la_SOURCES = \
 	runtime/topo/affinity.c \
 	runtime/topo/cpulist.c \
 	runtime/topo/cpulist.h \
+	runtime/topo/pci.c \
+	runtime/topo/pci.h \
 	runtime/topo/topo.c \
 	runtime/topo/topo.h
 libhctopo_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)

@@ -43,6 +43,16 @@ has '^job of 3 ranks on 1 host'
 has 'rank 2 on processors '
 [ "$(grep -Ec '^ +[0-2] +0 .* (self|shm) ' "$out")" -eq 3 ] || die "the table has not 3 ranks"
 
+run 0 env HCOMM_NPU="$(pwd)/.libs/libnpusim.so" ASCEND_RT_VISIBLE_DEVICES=2,3 HCOMM_DEVICE_ID=1 ./hcomm_info --devices
+has '^device runtime: .*libnpusim.so'
+has '^ +0 +2 .* ffff:02:00.0 +no +HCCS *$'
+has '^ +1 +3 .* ffff:03:00.0 +yes +same *$'
+run 0 env HCOMM_NPU=off ./hcomm_info --devices
+has '^no devices: .*HCOMM_NPU=off'
+run 0 env HCOMM_NPU="$(pwd)/.libs/libnpusim.so" ASCEND_RT_VISIBLE_DEVICES=5 HCOMM_DEVICE_ID=0 \
+    ./hcommrun --oversubscribe -n 2 ./hcomm_info --topology
+has '^ +1 +0 .* shm +5 +same '
+
 # When nothing leads to others, the error itself tells why: hcomm_info cannot be asked in such a job.
 run 1 env HCOMM_PROTOCOL=tcp HCOMM_NET_IF=none0 ./hcommrun -n 2 ./hcomm_info --transports
 grep -q 'no transport to other ranks is usable: shm: excluded by the setting protocol=tcp; ' "$out.err" ||
@@ -63,7 +73,7 @@ command -v python3 >/dev/null || exit 0
 timeout 60 python3 -c '
 import json, sys
 info = json.load(open(sys.argv[1]))
-assert sorted(info) == ["config", "counters", "topology", "transports", "version"], sorted(info)
+assert sorted(info) == ["config", "counters", "devices", "topology", "transports", "version"], sorted(info)
 assert all(info.values())
 assert info["topology"][0]["rank"] == 0
 ' "$out" || die "not the JSON it should be"

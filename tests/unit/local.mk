@@ -140,6 +140,11 @@ tests_unit_core_match_SOURCES = tests/unit/core_match.c
 tests_unit_core_match_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_core_match_LDADD = $(UNIT_LIBS)
 
+UNIT_TESTS += tests/unit/topo_pci
+tests_unit_topo_pci_SOURCES = tests/unit/topo_pci.c
+tests_unit_topo_pci_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_topo_pci_LDADD = $(UNIT_LIBS)
+
 # core: devices
 UNIT_TESTS += tests/unit/device_copies tests/unit/device_runtime tests/unit/mem_types tests/unit/ranges_find
 tests_unit_mem_types_SOURCES = tests/unit/mem_types.c tests/unit/device_open.h
