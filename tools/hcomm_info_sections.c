@@ -116,9 +116,8 @@ static void add_rank(struct table *table, const hcomm_rank_info_t *info)
     (void)snprintf(host, sizeof(host), "%d", info->host);
     (void)snprintf(numa, sizeof(numa), "%d", info->numa_node);
     (void)snprintf(distance, sizeof(distance), "%d", info->distance);
-    char device[16] = "none";
-    if (info->device >= 0)
-        (void)snprintf(device, sizeof(device), "%d", info->device);
+    char device[16];
+    (void)snprintf(device, sizeof(device), "%d", info->device);
     table_add(table, (const char *const[]){rank, host, info->hostname, numa, distance,
                                            locality_name(info->locality), info->transport, device,
                                            hcomm_device_link_name(info->device_link), info->cpuset});

@@ -114,9 +114,10 @@ void hc_request_explain(const struct hcomm_request *request)
         (void)hc_error(HCOMM_ERR_CANCELLED, "%s: %s", what,
                        request->cancelled ? "cancelled by the caller" : "the sender gave the message up");
     else
-        (void)hc_error(request->status, "%s with rank %d, tag %d on communicator '%s': %s", what,
-                       request->source, request->tag, request->comm ? request->comm->name : "",
-                       hc_status_text(request->status));
+        (void)hc_error(
+            request->status, "%s with rank %d, tag %d on communicator '%s': %s%s", what, request->source,
+            request->tag, request->comm ? request->comm->name : "", hc_status_text(request->status),
+            request->kind == HC_REQUEST_SEND ? ", as that rank reports; its own error tells more" : "");
 }
 
 static bool is_complete(void *arg)

@@ -584,11 +584,14 @@ static hcomm_status_t prepare_get(struct hcomm_request *request, const void *rke
 /* By other means than the transport's. */
 static void start_fetch(struct hcomm_request *request, const void *offer, size_t len)
 {
-    if (hc_staged_fetch(request, offer, len) == HCOMM_OK) {
+    hcomm_status_t status = hc_staged_fetch(request, offer, len);
+    if (status == HCOMM_AGAIN) {
+        ask_for_pieces(request);
+    } else if (status != HCOMM_OK) {
+        end_receive(request, status);
+    } else {
         hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_GET, 1);
         begin_transfer(request);
-    } else {
-        ask_for_pieces(request);
     }
 }
 

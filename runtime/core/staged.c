@@ -131,24 +131,34 @@ static struct hc_side buffer(const struct hcomm_request *request, size_t offset)
     };
 }
 
-/* NULL when no piece is left, or no memory. */
-static struct stage *stage_new(struct hcomm_request *request, size_t offset, bool with_piece)
+static hcomm_status_t no_memory(void)
+{
+    return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
+}
+
+/* HCOMM_AGAIN: no piece is left now. */
+static hcomm_status_t stage_new(struct hcomm_request *request, size_t offset, bool with_piece,
+                                struct stage **out)
 {
     struct hc_device *device = device_of(request);
     struct hc_staged *staged = staged_of(request);
     void *piece = NULL;
-    if (!staged || (with_piece && hc_staging_get(&device->staging, &piece) != HCOMM_OK))
-        return NULL;
+    hcomm_status_t status = !staged ? no_memory() : HCOMM_OK;
+    if (status == HCOMM_OK && with_piece)
+        status = hc_staging_get(&device->staging, &piece);
+    if (status != HCOMM_OK)
+        return status;
     struct stage *stage = hc_pool_get(&device->stage_pool);
     if (!stage) {
         if (piece)
             hc_staging_put(&device->staging, piece);
-        return NULL;
+        return no_memory();
     }
     *stage = (struct stage){.request = request, .piece = piece, .offset = offset, .state = WAITING};
     hc_list_append(&staged->stages, &stage->node);
     request->ops++;
-    return stage;
+    *out = stage;
+    return HCOMM_OK;
 }
 
 static void stage_free(struct stage *stage)
@@ -254,7 +264,7 @@ static hcomm_status_t send_zero_copy(struct stage *stage, const struct piece_pac
     struct hc_peer *peer = request->peer;
     struct stage_op *op = hc_pool_get(&request->context->op_pool);
     if (!op)
-        return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
+        return no_memory();
     *op = (struct stage_op){.base.done = send_done, .stage = stage};
     hcomm_status_t status = peer->ops->am_zcopy(peer->ep, HC_WIRE_DATA, &pack->head, sizeof(pack->head),
                                                 pack->data, pack->size, NULL, &op->base);
@@ -394,9 +404,12 @@ static bool add_piece(struct hcomm_request *request)
         return false;
     if (!request->issued)
         hc_counter_add(&request->context->counters, HC_COUNTER_DEVICE_STAGED, 1);
-    struct stage *stage = stage_new(request, request->issued, true);
-    if (!stage)
-        return false;
+    struct stage *stage = NULL;
+    hcomm_status_t status = stage_new(request, request->issued, true, &stage);
+    if (status < 0)
+        fail(request, status);
+    if (status != HCOMM_OK)
+        return status < 0;
     stage->size = smaller(piece_size(request), request->accept - request->issued);
     stage->to = pinned(stage->piece);
     stage->from = buffer(request, stage->offset);
@@ -420,7 +433,7 @@ static bool is_busy(const struct hcomm_request *request)
 unsigned hc_staged_advance(struct hcomm_request *request)
 {
     if (!staged_of(request)) {
-        request->status = hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
+        request->status = no_memory();
         hc_rndv_end_if_over(request);
         return 1;
     }
@@ -484,9 +497,9 @@ static struct stage *stage_for(struct hcomm_request *request, size_t offset, siz
         close_filling(stage);
     if (len > room || request->status != HCOMM_OK)
         return NULL;
-    stage = stage_new(request, offset, true);
-    if (stage)
-        stage->state = FILLING;
+    if (stage_new(request, offset, true, &stage) != HCOMM_OK)
+        return NULL;
+    stage->state = FILLING;
     return stage;
 }
 
@@ -609,7 +622,7 @@ static hcomm_status_t fetch_imported(struct hcomm_request *request, const void *
 {
     struct hc_staged *staged = staged_of(request);
     if (!staged)
-        return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
+        return no_memory();
     if (!shares_devices(request->peer))
         return hc_error(HCOMM_ERR_PROTOCOL, "it is of another host, or its sharing is switched off here");
     (void)memcpy(&staged->offer, bytes, sizeof(staged->offer));
@@ -623,9 +636,10 @@ static hcomm_status_t fetch_imported(struct hcomm_request *request, const void *
 /* Refused at once, as by a device that cannot reach the other: nothing has happened yet. */
 static hcomm_status_t begin_fetch(struct hcomm_request *request, const struct hc_side *from)
 {
-    struct stage *stage = stage_new(request, 0, false);
-    if (!stage)
-        return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
+    struct stage *stage = NULL;
+    hcomm_status_t made = stage_new(request, 0, false, &stage);
+    if (made != HCOMM_OK)
+        return made;
     stage->size = request->accept;
     stage->to = buffer(request, 0);
     stage->from = *from;
@@ -650,12 +664,14 @@ hcomm_status_t hc_staged_fetch(struct hcomm_request *request, const void *bytes,
         status = begin_fetch(request, &from);
     if (status == HCOMM_OK)
         return HCOMM_OK;
-    if (!own) {
-        denied(request->peer);
-        if (request->staged)
-            close_import(request);
+    if (own) {
+        hc_staged_note(request);
+        return status;
     }
-    return status;
+    denied(request->peer);
+    if (request->staged)
+        close_import(request);
+    return HCOMM_AGAIN;
 }
 
 /* ---- sends ---- */
@@ -686,20 +702,23 @@ static hcomm_status_t send_piece(struct hcomm_comm *comm, uint64_t comm_id, stru
     return status;
 }
 
-/* HCOMM_AGAIN: no memory for it, announce the message instead. */
+/* HCOMM_AGAIN: no piece is left, announce the message instead. */
 static hcomm_status_t send_small(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
                                  int dest, int tag, bool sync, struct hcomm_request **request)
 {
     struct hc_device *device = comm->context->device;
     void *piece = NULL;
-    if (hc_staging_get(&device->staging, &piece) != HCOMM_OK)
-        return HCOMM_AGAIN;
+    hcomm_status_t status = hc_staging_get(&device->staging, &piece);
+    if (status != HCOMM_OK)
+        return status;
     const struct hc_side to = pinned(piece), from = {.ptr = (void *)(uintptr_t)buf, .place = HC_PLACE_DEVICE};
-    hcomm_status_t status = hc_device_copy(device, &to, &from, size);
-    struct hc_staged *staged = status == HCOMM_OK ? staged_new(device) : NULL;
-    if (!staged) {
+    struct hc_staged *staged = staged_new(device);
+    status = staged ? hc_device_copy(device, &to, &from, size) : no_memory();
+    if (status != HCOMM_OK) {
         hc_staging_put(&device->staging, piece);
-        return status == HCOMM_OK ? HCOMM_AGAIN : status;
+        if (staged)
+            hc_pool_put(&device->staged_pool, staged);
+        return status;
     }
     staged->piece = piece;
     hc_counter_add(&comm->context->counters, HC_COUNTER_DEVICE_SMALL, 1);

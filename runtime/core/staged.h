@@ -35,7 +35,7 @@ hcomm_status_t hc_staged_send(struct hcomm_comm *comm, uint64_t comm_id, const v
 size_t hc_staged_offer(struct hcomm_request *request, void *bytes, size_t room, uint32_t *kind);
 /* Whether a receive can fetch an offer that is no rkey. */
 bool hc_staged_can_fetch(const struct hcomm_request *request, const struct hc_rndv_offer *offer);
-/* Start to. An error: ask for pieces instead. */
+/* Start to. HCOMM_AGAIN: that is impossible, ask for pieces; an error: the receive has failed, which is noted. */
 hcomm_status_t hc_staged_fetch(struct hcomm_request *request, const void *bytes, size_t len) HC_MUST_CHECK;
 
 /* Move a request of peer->streaming on; it may be gone afterwards. Returns how much moved. */

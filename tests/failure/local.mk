@@ -9,3 +9,10 @@ tests_failure_survivors_LDADD = libhcommrt.la
 HC_FAILURE_CHECKS = tests/failure/late.sh tests/failure/survivors.sh tests/failure/kill_random.sh
 dist_check_SCRIPTS += $(HC_FAILURE_CHECKS)
 TESTS += $(HC_FAILURE_CHECKS)
+
+# Devices that fail, on the simulator.
+check_PROGRAMS += tests/failure/device_faults
+tests_failure_device_faults_SOURCES = tests/failure/device_faults.c
+tests_failure_device_faults_LDADD = libhcommrt.la
+dist_check_SCRIPTS += tests/failure/device_faults.sh
+TESTS += tests/failure/device_faults.sh
