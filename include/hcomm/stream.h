@@ -20,7 +20,7 @@
  * complete, which an event recorded after it, hcomm_stream_query() or hcomm_stream_synchronize() tells. A
  * communicator with operations enqueued cannot be freed (HCOMM_ERR_PENDING). hcomm_finalize() waits for all
  * streams, at most timeout_ms without progress; what is left then is given up, and it returns
- * HCOMM_ERR_TIMEOUT.
+ * HCOMM_ERR_TIMEOUT. It also returns an error of a stream that nobody was told of.
  *
  * Order between streams is what events make it. Two operations of the same communicator on different streams
  * (messages of one tag to one peer, barriers) that no event orders may start in either order.

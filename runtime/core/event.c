@@ -226,7 +226,6 @@ static hcomm_status_t record_on_host(struct hcomm_event *event, struct hcomm_str
         hc_record_unref(record);
         return HCOMM_ERR_NO_MEMORY;
     }
-    hc_record_ref(record); /* one for the operation, one for the event */
     if (event->latest)
         hc_record_unref(event->latest);
     event->latest = record;
@@ -280,29 +279,19 @@ static bool record_is_done(void *arg)
     return hc_record_is_done(arg);
 }
 
-static uint64_t count_completed(const struct hc_streams *streams)
-{
-    uint64_t sum = 0;
-    struct hc_list *node;
-    hc_list_for_each(node, &streams->all) sum += hc_list_entry(node, struct hcomm_stream, all)->completed;
-    return sum;
-}
-
 /* Lock held. */
 static hcomm_status_t wait_for_record(struct hc_streams *streams, struct hc_record *record)
 {
     struct hcomm_context *context = streams->context;
     int timeout_ms = context->settings.timeout_ms;
-    uint64_t before = count_completed(streams);
-    while (hc_wait(context, record_is_done, record, NULL, timeout_ms) != HCOMM_OK) {
-        uint64_t completed = count_completed(streams);
-        if (completed == before)
+    uint64_t completed = 0;
+    (void)hc_streams_may_move(streams, &completed);
+    while (hc_wait(context, record_is_done, record, NULL, timeout_ms) != HCOMM_OK)
+        if (!hc_streams_may_move(streams, &completed))
             return hc_error(HCOMM_ERR_TIMEOUT,
                             "hcomm_event_synchronize: not complete, and nothing of the context's %u streams "
                             "completed for %d ms (setting timeout_ms)",
                             streams->num_streams, timeout_ms);
-        before = completed;
-    }
     return HCOMM_OK;
 }
 
@@ -349,7 +338,9 @@ HCOMM_API hcomm_status_t hcomm_stream_wait_event(hcomm_stream_t stream_handle, h
         return status;
     }
     const struct hc_stream_op wait = {.kind = HC_STREAM_WAIT, .record = record};
-    return hc_stream_submit(call, stream_handle, &wait, 1); /* the reference is the operation's */
+    hcomm_status_t status = hc_stream_submit(call, stream_handle, &wait, 1);
+    hc_record_unref(record);
+    return status;
 }
 
 /* ---- time ---- */

@@ -286,7 +286,15 @@ static bool is_reached(void *arg)
     return goal->stream->completed >= goal->completed;
 }
 
-/* The deadline starts anew whenever an operation of the stream completes. */
+bool hc_stream_has_deadline(const struct hcomm_stream *stream)
+{
+    const struct hc_stream_op *part = hc_stream_first(stream);
+    while (part && !part->request)
+        part = part->next_part;
+    return part;
+}
+
+/* The deadline starts anew whenever an operation of the stream completes; one that has its own says more. */
 static hcomm_status_t wait_for_goal(struct goal *goal)
 {
     struct hcomm_stream *stream = goal->stream;
@@ -294,7 +302,7 @@ static hcomm_status_t wait_for_goal(struct goal *goal)
     int timeout_ms = context->settings.timeout_ms;
     uint64_t before = stream->completed;
     while (hc_wait(context, is_reached, goal, NULL, timeout_ms) != HCOMM_OK) {
-        if (stream->completed == before) {
+        if (stream->completed == before && !hc_stream_has_deadline(stream)) {
             const struct hc_stream_op *op = hc_stream_first(stream);
             return hc_error(HCOMM_ERR_TIMEOUT,
                             "stream %u: nothing completed for %d ms (setting timeout_ms); %s is under way, "
@@ -380,17 +388,29 @@ static uint64_t count_completed(const struct hc_streams *streams)
     return sum;
 }
 
+bool hc_streams_may_move(const struct hc_streams *streams, uint64_t *completed)
+{
+    uint64_t before = *completed;
+    bool deadline = false;
+    struct hc_list *node;
+    hc_list_for_each(node, &streams->active) deadline =
+        deadline || hc_stream_has_deadline(hc_list_entry(node, struct hcomm_stream, active));
+    *completed = count_completed(streams);
+    return deadline || *completed != before;
+}
+
 static hcomm_status_t wait_until_idle(struct hcomm_context *context)
 {
+    struct hc_streams *streams = context->streams;
     int timeout_ms = context->settings.timeout_ms;
+    uint64_t completed = count_completed(streams);
     for (;;) {
-        uint64_t before = count_completed(context->streams);
         if (hc_wait(context, all_idle, context, NULL, timeout_ms) == HCOMM_OK)
             return HCOMM_OK;
-        if (count_completed(context->streams) != before)
+        if (hc_streams_may_move(streams, &completed))
             continue;
         const struct hcomm_stream *stream =
-            hc_list_entry(hc_list_first(&context->streams->active), struct hcomm_stream, active);
+            hc_list_entry(hc_list_first(&streams->active), struct hcomm_stream, active);
         return hc_error(HCOMM_ERR_TIMEOUT,
                         "hcomm_finalize: stream %u is not done after %d ms (setting timeout_ms): %s is under "
                         "way; what is enqueued is given up",
@@ -410,18 +430,32 @@ static void abandon_all(struct hc_streams *streams)
     }
 }
 
+/* The first error that nobody was told of. */
+static hcomm_status_t find_error(struct hc_streams *streams)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, &streams->all)
+    {
+        hcomm_status_t status = take_error(hc_list_entry(node, struct hcomm_stream, all));
+        if (status != HCOMM_OK) {
+            hc_error_prefix("hcomm_finalize: ");
+            return status;
+        }
+    }
+    return HCOMM_OK;
+}
+
 hcomm_status_t hc_streams_drain(struct hcomm_context *context)
 {
     if (!context->streams)
         return HCOMM_OK;
     hcomm_status_t status = wait_until_idle(context);
-    if (status != HCOMM_OK) {
-        char words[HC_STREAM_DETAIL];
-        (void)snprintf(words, sizeof(words), "%s", hc_error_detail());
-        abandon_all(context->streams);
-        return hc_error(status, "%s", words);
-    }
-    return HCOMM_OK;
+    if (status == HCOMM_OK)
+        return find_error(context->streams);
+    char words[HC_STREAM_DETAIL];
+    (void)snprintf(words, sizeof(words), "%s", hc_error_detail());
+    abandon_all(context->streams);
+    return hc_error(status, "%s", words);
 }
 
 static void destroy_handles(struct hc_streams *streams)

@@ -147,6 +147,11 @@ void hc_streams_fini(struct hcomm_context *context);
 void hc_streams_signal(struct hc_streams *streams);
 /* signal_fd is readable. */
 void hc_streams_take_signal(struct hc_streams *streams);
+/* Whether the operation under way ends by itself when nothing moves, with words of its own. */
+bool hc_stream_has_deadline(const struct hcomm_stream *stream);
+/* For waits longer than timeout_ms: whether something has completed since *completed was counted, which is
+ * counted anew, or an operation under way has a deadline. */
+bool hc_streams_may_move(const struct hc_streams *streams, uint64_t *completed);
 /* Release a destroyed, empty stream. */
 void hc_stream_reap(struct hcomm_stream *stream);
 /* Words for errors: "send to rank 3 (host a), tag 1", in a buffer of the thread. */
@@ -162,7 +167,7 @@ hcomm_status_t hc_stream_submit(const char *call, hcomm_stream_t handle, const s
                                 int n) HC_MUST_CHECK;
 /* The same for one that is made already; it is discarded on failure. */
 hcomm_status_t hc_stream_enqueue(struct hcomm_stream *stream, struct hc_stream_op *op) HC_MUST_CHECK;
-/* A copy of the template, in a stream's hands; NULL with an error detail. */
+/* A copy of the template, with a reference of its own to the record; NULL with an error detail. */
 struct hc_stream_op *hc_stream_op_new(struct hcomm_stream *stream, const struct hc_stream_op *template);
 /* Free an operation that is in no stream, with its parts. */
 void hc_stream_op_free(struct hc_stream_op *op);

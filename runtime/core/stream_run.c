@@ -28,6 +28,8 @@ struct hc_stream_op *hc_stream_op_new(struct hcomm_stream *stream, const struct 
     op->state = HC_OP_QUEUED;
     if (op->comm)
         op->comm->busy++;
+    if (op->record)
+        hc_record_ref(op->record);
     return op;
 }
 
@@ -256,7 +258,7 @@ static void expire(struct hc_stream_op *part)
 static void check_part(struct hc_stream_op *part, uint64_t since, uint64_t now)
 {
     struct hcomm_request *request = part->request;
-    if (part->state != HC_OP_RUNNING || !request)
+    if (part->state != HC_OP_RUNNING || !request || hc_request_is_complete(request))
         return;
     if (part->kind == HC_STREAM_RECV && request->peer && !part->watched && now - since > WATCH_AFTER_NS) {
         part->watched = true;
@@ -267,7 +269,7 @@ static void check_part(struct hc_stream_op *part, uint64_t since, uint64_t now)
         expire(part);
 }
 
-/* The first operation is not over. */
+/* Of the first operation. */
 static void check_time(struct hc_stream_op *op, uint64_t now)
 {
     if (op->state == HC_OP_QUEUED) {
@@ -337,9 +339,9 @@ unsigned hc_streams_progress(struct hcomm_context *context)
     hc_list_for_each_safe(node, next, &streams->active)
     {
         struct hcomm_stream *stream = hc_list_entry(node, struct hcomm_stream, active);
-        moved += advance(stream);
-        if (now && !hc_fifo_empty(&stream->ops))
+        if (now)
             check_time(hc_stream_first(stream), now);
+        moved += advance(stream);
         hc_stream_settle(stream);
     }
     return moved;

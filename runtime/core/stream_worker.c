@@ -67,24 +67,22 @@ static void copy(struct hc_stream_op *op)
     hc_lock_release(&context->lock);
 }
 
-static void run(struct hc_stream_op *op)
-{
-    current = op->stream;
-    if (op->kind == HC_STREAM_CALL)
-        op->fn(op->arg);
-    else
-        copy(op);
-    current = NULL;
-}
-
 /* Mutex held; released meanwhile. False: the context has ended, and op with it. */
 static bool serve(struct worker *self, struct hc_stream_op *op)
 {
     struct hc_workers *workers = self->workers;
-    self->inside = op->kind == HC_STREAM_CALL;
+    bool function = op->kind == HC_STREAM_CALL;
+    hcomm_host_fn_t fn = op->fn;
+    void *fn_arg = op->arg;
+    current = op->stream;
+    self->inside = function;
     (void)pthread_mutex_unlock(&workers->mutex);
-    run(op);
+    if (function)
+        fn(fn_arg);
+    else
+        copy(op);
     (void)pthread_mutex_lock(&workers->mutex);
+    current = NULL;
     self->inside = false;
     if (self->left)
         return false;

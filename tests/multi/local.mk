@@ -87,7 +87,16 @@ dist_check_SCRIPTS += tests/multi/settings.sh
 TESTS += tests/multi/settings.sh
 
 # Streams, events, groups: host only, and on simulated devices.
-check_PROGRAMS += tests/multi/streams_order
+check_PROGRAMS += tests/multi/streams_order tests/multi/streams_model tests/multi/streams_failures \
+	tests/multi/streams_device tests/multi/streams_threads
+tests_multi_streams_threads_SOURCES = tests/multi/streams_threads.c tests/multi/streams_cases.h tests/multi/check.h
+tests_multi_streams_threads_LDADD = libhcrt.la
+tests_multi_streams_failures_SOURCES = tests/multi/streams_failures.c tests/multi/streams_cases.h tests/multi/check.h
+tests_multi_streams_failures_LDADD = libhcrt.la
+tests_multi_streams_device_SOURCES = tests/multi/streams_device.c tests/multi/streams_cases.h tests/multi/check.h
+tests_multi_streams_device_LDADD = libhcrt.la
+tests_multi_streams_model_SOURCES = tests/multi/streams_model.c tests/multi/streams_cases.h tests/multi/check.h
+tests_multi_streams_model_LDADD = libhcrt.la
 tests_multi_streams_order_SOURCES = tests/multi/streams_order.c tests/multi/streams_cases.h tests/multi/check.h
 tests_multi_streams_order_LDADD = libhcrt.la
 STREAMS_TESTS = tests/multi/streams.sh

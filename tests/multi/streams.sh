@@ -4,8 +4,28 @@ run="sh ${srcdir:-.}/tests/multi/run.sh"
 result=0
 HCOMM_NPU=$PWD/.libs/libnpusim.so
 export HCOMM_NPU
-$run tests/multi/streams_order -n "1 2" || result=$?
-$run tests/multi/streams_order -n "2" -e HCOMM_TRANSPORTS=ofi:tcp || result=$?
-$run tests/multi/streams_order -n "2" -e STREAMS_DEVICE=1 || result=$?
-$run tests/multi/streams_order -n "2" -e NPUSIM_CALLBACK_THREADS=device || result=$?
+
+operations=1000
+[ -z "${HC_SANITIZE-}" ] || operations=150 # instrumented programs take many times as long
+# What must hold both ways.
+host() {
+    $run tests/multi/streams_order -n "1 2" || result=1
+    $run tests/multi/streams_threads -n "1 2" || result=1
+    $run tests/multi/streams_model -n "4" -- $operations || result=1
+    $run tests/multi/streams_failures -n "2" -- stuck || result=1
+    $run tests/multi/streams_failures -n "1" -- finalize || result=1
+    $run tests/multi/streams_failures -n "1" -- forever || result=1
+}
+host
+$run tests/multi/streams_order -n "2" -e HCOMM_TRANSPORTS=ofi:tcp || result=1
+$run tests/multi/streams_model -n "4" -e HCOMM_TRANSPORTS=ofi:tcp -- $operations 7 || result=1
+
+STREAMS_DEVICE=1
+export STREAMS_DEVICE
+host
+$run tests/multi/streams_device -n "1" -e NPUSIM_STREAMS=40 || result=1
+$run tests/multi/streams_device -n "1" -e NPUSIM_FAULT=0:copy@1 -- fault || result=1
+# All functions of the device's streams on one thread: none may block it.
+$run tests/multi/streams_order -n "2" -e NPUSIM_CALLBACK_THREADS=device || result=1
+$run tests/multi/streams_model -n "4" -e NPUSIM_CALLBACK_THREADS=device -- $operations 8 || result=1
 exit $result

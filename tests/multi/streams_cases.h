@@ -37,11 +37,7 @@ __attribute__((unused)) static void streams_init(int timeout_ms)
 __attribute__((unused)) static void *streams_pinned(size_t bytes)
 {
     void *ptr = NULL;
-    if (acl)
-        CHECK(acl->aclrtMallocHost(&ptr, bytes) == 0);
-    else
-        ptr = malloc(bytes);
-    CHECK(ptr);
+    CALL(hcomm_mem_alloc(check_handle, bytes, HCOMM_MEMORY_HOST_PINNED, &ptr));
     memset(ptr, 0, bytes);
     return ptr;
 }
