@@ -40,8 +40,11 @@ check_files() {
     for file in include/hcomm.h include/hcomm/p2p.h bin/hcommrun bin/hcomm_info bin/hcomm_perf; do
         [ -s "$root/$file" ] || complain "not installed: $file"
     done
+    for library in libnpusim.so.0; do
+        [ -e "$(find "$scratch/root" -name "$library" | head -1)" ] || complain "not installed: $library"
+    done
     for page in man1/hcommrun.1 man1/hcomm_info.1 man1/hcomm_perf.1 man3/hcomm_send.3 man3/hcomm_isend.3 \
-        man5/hcomm_settings.5 man7/hcomm.7; do
+        man5/hcomm_settings.5 man7/hcomm.7 man7/npusim.7; do
         [ -e "$(find "$scratch/root" -path "*/$page*" | head -1)" ] || complain "not installed: $page"
     done
     find "$scratch/root" -name 'libhcomm.so*' -o -name 'hcomm_*.h' | grep . >&2 &&

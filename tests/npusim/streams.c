@@ -169,6 +169,32 @@ static void host_function_sees_what_was_copied_before(void)
     expect(seen_right);
 }
 
+static hc_acl_stream_t own_stream;
+static int own_codes[4];
+
+static void end_oneself(void *arg)
+{
+    (void)arg;
+    own_codes[0] = acl.aclrtSetDevice(0);
+    own_codes[0] = own_codes[0] ? own_codes[0] : acl.aclrtResetDevice(0); /* not the last one */
+    (void)acl.aclrtSetDevice(0);
+    own_codes[1] = acl.aclrtDestroyStream(own_stream);
+    own_codes[2] = acl.aclrtSynchronizeStream(own_stream);
+    own_codes[3] = acl.aclFinalize();
+}
+
+static void host_function_that_would_wait_for_itself_is_refused(void)
+{
+    npusim_open(0);
+    own_stream = npusim_stream();
+    expect_ok(acl.aclrtLaunchHostFunc(own_stream, end_oneself, NULL));
+    expect_ok(acl.aclrtSynchronizeStream(own_stream));
+    expect(own_codes[0] == 0);
+    for (int i = 1; i < 4; i++)
+        expect(own_codes[i] == HC_ACL_NOT_SUPPORTED);
+    expect_ok(acl.aclrtDestroyStream(own_stream));
+}
+
 static void held_host_function_holds_its_stream_only(void)
 {
     npusim_open(0);
@@ -404,6 +430,8 @@ static const struct npusim_test tests[] = {
     {"host_functions_run_in_stream_order_on_another_thread",
      host_functions_run_in_stream_order_on_another_thread},
     {"host_function_sees_what_was_copied_before", host_function_sees_what_was_copied_before},
+    {"host_function_that_would_wait_for_itself_is_refused",
+     host_function_that_would_wait_for_itself_is_refused},
     {"held_host_function_holds_its_stream_only", held_host_function_holds_its_stream_only},
     {"per_device_callback_threads_run_one_at_a_time", per_device_callback_threads_run_one_at_a_time},
     {"event_never_recorded_is_complete", event_never_recorded_is_complete},

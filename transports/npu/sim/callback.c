@@ -6,12 +6,30 @@
 
 #include <stdlib.h>
 
+/* The stream whose host function this thread runs; NULL: it runs none. */
+static _Thread_local const struct npusim_stream *running;
+
+bool npusim_call_would_wait_for_itself(const struct npusim_stream *stream)
+{
+    if (!running)
+        return false;
+    return running == stream || (running->worker == stream->worker && !hc_list_empty(&stream->ops));
+}
+
+bool npusim_call_is_of_device(const struct npusim_device *device)
+{
+    return running && running->device == device;
+}
+
 /* Runs without the lock, so that functions may call the simulator. */
 static void call(struct npusim_op *op)
 {
+    const struct npusim_stream *outer = running; /* a host function may process reports */
+    running = op->stream;
     (void)pthread_mutex_unlock(&npusim.lock);
     op->fn(op->arg);
     (void)pthread_mutex_lock(&npusim.lock);
+    running = outer;
     npusim_op_finish(op, HC_ACL_OK);
     npusim_streams_run();
 }

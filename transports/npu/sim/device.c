@@ -102,6 +102,11 @@ int aclrtResetDevice(int32_t id)
         return npusim_leave(bad_id("aclrtResetDevice", id));
     if (!device->sets || device->closing)
         return npusim_leave(npusim_fail(HC_ACL_NO_CONTEXT, "aclrtResetDevice: device %d is not set", id));
+    if (device->sets == 1 && npusim_call_is_of_device(device))
+        return npusim_leave(npusim_fail(HC_ACL_NOT_SUPPORTED,
+                                        "aclrtResetDevice: the last reset of device %d by one of "
+                                        "its host functions, which it would wait for",
+                                        id));
     if (device->sets == 1)
         npusim_device_close(device);
     else

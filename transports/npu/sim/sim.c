@@ -132,6 +132,10 @@ int aclFinalize(void)
     int code = npusim_enter();
     if (code)
         return code == HC_ACL_UNINITIALIZED && npusim.finalized ? HC_ACL_REPEAT_FINALIZE : code;
+    for (int i = 0; i < npusim.settings.visible_count; i++)
+        if (npusim_call_is_of_device(&npusim.devices[i]))
+            return npusim_leave(npusim_fail(HC_ACL_NOT_SUPPORTED,
+                                            "aclFinalize: by a host function, which it would wait for"));
     npusim.initialized = false; /* no call enters while the lock is let go of below */
     npusim.finalizing = true;
     for (int i = 0; i < npusim.settings.visible_count; i++)

@@ -196,6 +196,9 @@ void npusim_worker_init(struct npusim_worker *worker);
 HC_MUST_CHECK int npusim_worker_start(struct npusim_worker *worker);
 void npusim_worker_stop(struct npusim_worker *worker);
 void npusim_call_start(struct npusim_op *op);
+/* Whether this thread runs a host function that the stream, or its device, could not end without. */
+bool npusim_call_would_wait_for_itself(const struct npusim_stream *stream);
+bool npusim_call_is_of_device(const struct npusim_device *device);
 /* Undo a stream's subscriptions. */
 void npusim_report_forget(struct npusim_stream *stream);
 

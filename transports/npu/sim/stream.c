@@ -267,6 +267,10 @@ int aclrtDestroyStream(hc_acl_stream_t handle)
         return npusim_leave(npusim_fail(HC_ACL_INVALID_HANDLE, "aclrtDestroyStream: not the default stream"));
     if ((code = npusim_stream_get(device, handle, &stream)))
         return npusim_leave(code);
+    if (npusim_call_would_wait_for_itself(stream))
+        return npusim_leave(npusim_fail(HC_ACL_NOT_SUPPORTED,
+                                        "aclrtDestroyStream: by a host function of the stream "
+                                        "itself, which it would wait for"));
     device->stream_count--;
     stream_destroy(stream);
     return npusim_leave(HC_ACL_OK);
@@ -322,6 +326,10 @@ int aclrtSynchronizeStreamWithTimeout(hc_acl_stream_t handle, int32_t timeout)
         return npusim_leave(
             npusim_fail(HC_ACL_INVALID_PARAMETER, "aclrtSynchronizeStreamWithTimeout: timeout %d", timeout));
     code = npusim_stream_get(device, handle, &stream);
+    if (!code && npusim_call_would_wait_for_itself(stream))
+        code = npusim_fail(
+            HC_ACL_NOT_SUPPORTED,
+            "aclrtSynchronizeStream: by a host function of the stream itself, which it would wait for");
     return npusim_leave(code ? code : synchronize(stream, timeout));
 }
 
