@@ -2,6 +2,7 @@
 HC_MAN_SOURCES = \
 	docs/man/hcomm.7.scd \
 	docs/man/hcomm_barrier.3.scd \
+	docs/man/hcomm_buffer_pool.3.scd \
 	docs/man/hcomm_comm.3.scd \
 	docs/man/hcomm_error.3.scd \
 	docs/man/hcomm_event.3.scd \
@@ -9,6 +10,7 @@ HC_MAN_SOURCES = \
 	docs/man/hcomm_init.3.scd \
 	docs/man/hcomm_mem.3.scd \
 	docs/man/hcomm_perf.1.scd \
+	docs/man/hcomm_prefetch.3.scd \
 	docs/man/hcomm_probe.3.scd \
 	docs/man/hcomm_recv.3.scd \
 	docs/man/hcomm_send.3.scd \

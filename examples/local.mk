@@ -2,6 +2,7 @@
 noinst_PROGRAMS += \
 	examples/hello \
 	examples/pingpong \
+	examples/prefetch \
 	examples/streams \
 	examples/topology \
 	examples/train_digits
@@ -14,6 +15,9 @@ examples_pingpong_LDADD = libhcommrt.la
 
 examples_streams_SOURCES = examples/streams.c
 examples_streams_LDADD = libhcommrt.la
+
+examples_prefetch_SOURCES = examples/prefetch.c
+examples_prefetch_LDADD = libhcommrt.la
 
 examples_topology_SOURCES = examples/topology.c
 examples_topology_LDADD = libhcommrt.la
@@ -31,6 +35,7 @@ examples_DATA = \
 	examples/README.md \
 	$(examples_hello_SOURCES) \
 	$(examples_pingpong_SOURCES) \
+	$(examples_prefetch_SOURCES) \
 	$(examples_streams_SOURCES) \
 	$(examples_topology_SOURCES) \
 	$(examples_train_digits_SOURCES)

@@ -7,6 +7,8 @@ hcomminclude_HEADERS = \
 	include/hcomm/context.h \
 	include/hcomm/mem.h \
 	include/hcomm/p2p.h \
+	include/hcomm/pool.h \
+	include/hcomm/prefetch.h \
 	include/hcomm/request.h \
 	include/hcomm/stream.h \
 	include/hcomm/topo.h \

@@ -31,7 +31,7 @@ void *hc_pool_get_slow(struct hc_pool *pool)
     slab->next = pool->slabs;
     pool->slabs = slab;
     for (size_t i = pool->per_slab; i-- > 0;) {
-        struct hc_pool_free *object = (void *)((char *)slab + HC_CACHE_LINE + i * pool->object_size);
+        struct hc_pool_free *object = hc_pool_object(pool, slab, i);
         object->next = pool->free;
         pool->free = object;
     }

@@ -8,6 +8,7 @@
 #include "runtime/base/compiler.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct hc_pool_free {
     struct hc_pool_free *next;
@@ -27,6 +28,12 @@ void hc_pool_init(struct hc_pool *pool, size_t object_size, size_t per_slab);
 void hc_pool_fini(struct hc_pool *pool);
 /* Allocates one more slab; the slow path of hc_pool_get. NULL when memory is exhausted. */
 void *hc_pool_get_slow(struct hc_pool *pool);
+
+/* Object number i of a slab, in use or not; a free object's first word is the pool's. */
+static inline void *hc_pool_object(const struct hc_pool *pool, const struct hc_pool_free *slab, size_t i)
+{
+    return (char *)(uintptr_t)slab + HC_CACHE_LINE + i * pool->object_size;
+}
 
 /*
  * An object, NULL when memory is exhausted. It holds zeros the first time, and then what it held when it was given

@@ -109,6 +109,7 @@ static hcomm_status_t init_storage(struct hcomm_context *context)
     hc_list_init(&context->fetching);
     hc_list_init(&context->failing);
     hc_list_init(&context->infos);
+    hc_list_init(&context->buffer_pools);
     hc_list_init(&context->taken);
     context->peers = calloc(context->job->size, sizeof(*context->peers));
     if (!context->peers)
@@ -366,6 +367,8 @@ void hc_context_destroy(struct hcomm_context *context)
     free_messages(context);
     free_peers(context);
     hc_select_close(context);
+    if (context->buffer_pools.next)
+        hc_buffer_pools_fini(context);
     hc_memory_fini(context);
     hc_blocks_fini(context);
     hc_device_close(context);

@@ -333,6 +333,7 @@ struct hcomm_context {
     struct hc_ranges blocks;        /* mem_types.c: HOST memory; data: unused */
     struct hc_host_pool *memory;    /* mem.c; NULL until first use */
     struct hc_transfers *transfers; /* transfer.h; NULL until first use */
+    struct hc_list buffer_pools;    /* buffer_pool.c */
     hcomm_topology_t *topology;     /* topology.c; NULL until first use */
     struct hc_topo *topo;           /* loaded at first need */
     struct hc_list infos;           /* info.c: strings handed out */
@@ -470,6 +471,8 @@ hcomm_status_t hc_barrier_start(struct hcomm_comm *comm, struct hcomm_request **
 void hc_barrier_fini(struct hcomm_context *context);
 
 void hc_memory_fini(struct hcomm_context *context);
+/* Forget the pools that the application left; their memory is freed with all other. */
+void hc_buffer_pools_fini(struct hcomm_context *context);
 /* Free what hcomm_mem_alloc() gave of plain host memory; the rest goes with the device and the pool. */
 void hc_blocks_fini(struct hcomm_context *context);
 void hc_topology_fini(struct hcomm_context *context);

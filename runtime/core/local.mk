@@ -4,6 +4,7 @@ libhcrt_la_SOURCES += \
 	runtime/core/barrier_shared.c \
 	runtime/core/blob.c \
 	runtime/core/blob.h \
+	runtime/core/buffer_pool.c \
 	runtime/core/coll.c \
 	runtime/core/coll.h \
 	runtime/core/chooser.h \
@@ -25,6 +26,8 @@ libhcrt_la_SOURCES += \
 	runtime/core/group.c \
 	runtime/core/handle.c \
 	runtime/core/handle.h \
+	runtime/core/in_use.c \
+	runtime/core/in_use.h \
 	runtime/core/info.c \
 	runtime/core/mapped.c \
 	runtime/core/mapped.h \
@@ -36,6 +39,7 @@ libhcrt_la_SOURCES += \
 	runtime/core/p2p.c \
 	runtime/core/peer.c \
 	runtime/core/peer.h \
+	runtime/core/prefetch.c \
 	runtime/core/progress.c \
 	runtime/core/progress.h \
 	runtime/core/ranges.c \

@@ -128,6 +128,10 @@ bool hc_transfer_call_next(struct hc_transfers *engine);
  * context's lock is held, the engine's is not.
  */
 bool hc_transfers_defer_free(struct hcomm_context *context, struct hc_doomed *block);
+/* Whether transfers use the range. The context's lock is held, the engine's is not. */
+bool hc_transfers_use(struct hcomm_context *context, const void *ptr, size_t size);
+/* Move transfers along, if there are any. No lock held. */
+void hc_transfers_progress(struct hcomm_context *context);
 /* Free the blocks whose transfers are complete; false when there is none. No lock held. */
 bool hc_transfers_release_freed(struct hcomm_context *context);
 /* The same with the engine's lock held, which is released and retaken when there is one. */

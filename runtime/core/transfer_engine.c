@@ -1,6 +1,7 @@
 /* Transfers: slots, identifiers, completion, the engine's beginning and end. */
 #include "runtime/core/transfer.h"
 
+#include "runtime/core/in_use.h"
 #include "runtime/core/mem.h"
 
 #include <stdio.h>
@@ -125,24 +126,31 @@ struct hc_transfer *hc_transfer_find(struct hc_transfers *engine, uint64_t id, h
 
 /* ---- memory freed under a transfer ---- */
 
-static bool touches(const void *ptr, size_t size, const void *other, size_t other_size)
+static bool uses(const struct hc_transfer *transfer, const void *ptr, size_t size)
 {
-    uintptr_t a = (uintptr_t)ptr, b = (uintptr_t)other;
-    return a < b + other_size && b < a + size;
+    return hc_ranges_touch(transfer->src, transfer->size, ptr, size) ||
+           hc_ranges_touch(transfer->dst, transfer->size, ptr, size);
 }
 
-static bool uses(const struct hc_transfer *transfer, const struct hc_doomed *block)
-{
-    return touches(transfer->src, transfer->size, block->ptr, block->size) ||
-           touches(transfer->dst, transfer->size, block->ptr, block->size);
-}
-
-static unsigned count_uses(const struct hc_transfers *engine, const struct hc_doomed *block)
+static unsigned count_uses(struct hc_transfers *engine, const void *ptr, size_t size)
 {
     unsigned count = 0;
     struct hc_list *node;
-    hc_list_for_each(node, &engine->live) count += uses(hc_list_entry(node, struct hc_transfer, live), block);
+    (void)hc_transfer_device_poll(engine);
+    hc_list_for_each(node, &engine->live) count +=
+        uses(hc_list_entry(node, struct hc_transfer, live), ptr, size);
     return count;
+}
+
+bool hc_transfers_use(struct hcomm_context *context, const void *ptr, size_t size)
+{
+    struct hc_transfers *engine = context->transfers;
+    if (!engine)
+        return false;
+    hc_lock_acquire(&engine->lock);
+    unsigned count = count_uses(engine, ptr, size);
+    hc_lock_release(&engine->lock);
+    return count > 0;
 }
 
 bool hc_transfers_defer_free(struct hcomm_context *context, struct hc_doomed *block)
@@ -151,8 +159,7 @@ bool hc_transfers_defer_free(struct hcomm_context *context, struct hc_doomed *bl
     if (!engine)
         return false;
     hc_lock_acquire(&engine->lock);
-    (void)hc_transfer_device_poll(engine);
-    block->uses = count_uses(engine, block);
+    block->uses = count_uses(engine, block->ptr, block->size);
     if (block->uses) {
         hc_host_pool_doom(block);
         hc_list_append(&engine->doomed, &block->node);
@@ -169,7 +176,7 @@ static void end_uses(struct hc_transfers *engine, const struct hc_transfer *tran
     hc_list_for_each_safe(node, next, &engine->doomed)
     {
         struct hc_doomed *block = hc_list_entry(node, struct hc_doomed, node);
-        if (!uses(transfer, block) || --block->uses)
+        if (!uses(transfer, block->ptr, block->size) || --block->uses)
             continue;
         hc_list_remove(&block->node);
         hc_list_append(&engine->released, &block->node);
@@ -189,6 +196,18 @@ bool hc_transfers_release(struct hc_transfers *engine)
         hc_host_pool_free_doomed(context->memory, hc_list_entry(node, struct hc_doomed, node));
     hc_lock_release(&context->lock);
     return true;
+}
+
+void hc_transfers_progress(struct hcomm_context *context)
+{
+    hc_lock_acquire(&context->lock);
+    struct hc_transfers *engine = context->transfers;
+    hc_lock_release(&context->lock);
+    if (!engine)
+        return;
+    hc_lock_acquire(&engine->lock);
+    (void)hc_transfers_help(engine);
+    hc_lock_release(&engine->lock);
 }
 
 bool hc_transfers_release_freed(struct hcomm_context *context)
@@ -211,7 +230,7 @@ bool hc_transfers_is_freed(const struct hc_transfers *engine, const void *ptr, s
     hc_list_for_each(node, &engine->doomed)
     {
         const struct hc_doomed *block = hc_list_entry(node, struct hc_doomed, node);
-        if (touches(ptr, size, block->ptr, block->size))
+        if (hc_ranges_touch(ptr, size, block->ptr, block->size))
             return true;
     }
     return false;

@@ -1,0 +1,179 @@
+/*
+ * Prefetching: a ring of depth + 1 buffers. The one whose batch the caller gives back gets the batch that is
+ * depth ahead of the one the caller is about to get.
+ */
+#include "runtime/core/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { DEPTH_DEFAULT = 2, DEPTH_MAX = 1024, DETAIL = 224 };
+
+struct slot {
+    void *buffer;
+    hcomm_transfer_id_t id; /* 0: nothing was started */
+    size_t size;
+    hcomm_status_t status; /* of the submission */
+    char detail[DETAIL];   /* if it failed */
+};
+
+struct hcomm_prefetch {
+    struct hcomm_context *context;
+    hcomm_prefetch_config_t config;
+    struct slot *slots;
+    size_t num_slots;
+    uint64_t next;      /* batch to give out */
+    uint64_t submitted; /* batches asked of the source */
+    bool ended;         /* the source has no more */
+};
+
+static struct slot *slot_of(struct hcomm_prefetch *prefetch, uint64_t index)
+{
+    return &prefetch->slots[index % prefetch->num_slots];
+}
+
+/* A failed submission is told when the batch's turn comes. */
+static void submit_next(struct hcomm_prefetch *prefetch)
+{
+    struct slot *slot = slot_of(prefetch, prefetch->submitted);
+    size_t size = prefetch->config.batch_size;
+    const void *data = prefetch->config.source(prefetch->config.user_data, prefetch->submitted, &size);
+    if (!data) {
+        prefetch->ended = true;
+        return;
+    }
+    hcomm_transfer_t transfer = {.src_ptr = data, .dst_ptr = slot->buffer, .size = size};
+    slot->id = 0;
+    slot->size = size;
+    if (size > prefetch->config.batch_size)
+        slot->status = hc_error(HCOMM_ERR_INVALID, "the source says %zu bytes, batch_size is %zu", size,
+                                prefetch->config.batch_size);
+    else
+        slot->status = hcomm_submit_transfer_id(prefetch->context, &transfer, &slot->id);
+    if (slot->status != HCOMM_OK)
+        (void)snprintf(slot->detail, sizeof(slot->detail), "%s", hc_error_detail());
+    prefetch->submitted++;
+}
+
+static void submit_ahead(struct hcomm_prefetch *prefetch)
+{
+    while (!prefetch->ended && prefetch->submitted < prefetch->next + prefetch->num_slots)
+        submit_next(prefetch);
+}
+
+static void free_prefetch(struct hcomm_prefetch *prefetch)
+{
+    for (size_t i = 0; i < prefetch->num_slots; i++)
+        if (hcomm_mem_free(prefetch->context, prefetch->slots[i].buffer) != HCOMM_OK)
+            hc_log_warn("prefetch: %s", hc_error_detail());
+    free(prefetch->slots);
+    free(prefetch);
+}
+
+static hcomm_status_t check_config(hcomm_handle_t handle, const hcomm_prefetch_config_t *config)
+{
+    if (!handle || !config || !config->source)
+        return hc_error(HCOMM_ERR_INVALID, "%s is NULL", !handle ? "handle" : !config ? "config" : "source");
+    if (!config->batch_size)
+        return hc_error(HCOMM_ERR_INVALID, "batch_size is 0");
+    if (config->depth > DEPTH_MAX)
+        return hc_error(HCOMM_ERR_INVALID, "depth is %u, at most %d are possible", config->depth, DEPTH_MAX);
+    for (size_t i = 0; i < hc_array_len(config->reserved); i++)
+        if (config->reserved[i])
+            return hc_error(HCOMM_ERR_INVALID, "reserved is not zero; zero the whole structure first");
+    return HCOMM_OK;
+}
+
+static hcomm_status_t alloc_buffers(struct hcomm_prefetch *prefetch)
+{
+    hcomm_status_t status = HCOMM_OK;
+    prefetch->slots = calloc(prefetch->config.depth + 1, sizeof(*prefetch->slots));
+    if (!prefetch->slots)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "out of memory");
+    for (size_t i = 0; status == HCOMM_OK && i <= prefetch->config.depth; i++) {
+        status = hcomm_mem_alloc(prefetch->context, prefetch->config.batch_size, prefetch->config.memory_type,
+                                 &prefetch->slots[i].buffer);
+        prefetch->num_slots += status == HCOMM_OK;
+    }
+    return status;
+}
+
+static hcomm_status_t create(hcomm_handle_t handle, const hcomm_prefetch_config_t *config,
+                             hcomm_prefetch_t *out)
+{
+    hcomm_status_t status = check_config(handle, config);
+    if (status != HCOMM_OK)
+        return status;
+    struct hcomm_prefetch *prefetch = calloc(1, sizeof(*prefetch));
+    if (!prefetch)
+        return hc_error(HCOMM_ERR_NO_MEMORY, "out of memory");
+    prefetch->context = handle;
+    prefetch->config = *config;
+    if (!config->depth)
+        prefetch->config.depth = DEPTH_DEFAULT;
+    status = alloc_buffers(prefetch);
+    if (status != HCOMM_OK) {
+        free_prefetch(prefetch);
+        return status;
+    }
+    submit_ahead(prefetch);
+    *out = prefetch;
+    return HCOMM_OK;
+}
+
+HCOMM_API hcomm_status_t hcomm_prefetch_create(hcomm_handle_t handle, const hcomm_prefetch_config_t *config,
+                                               hcomm_prefetch_t *prefetch)
+{
+    if (!prefetch)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_prefetch_create: prefetch is NULL");
+    hcomm_status_t status = create(handle, config, prefetch);
+    if (status != HCOMM_OK)
+        hc_error_prefix("hcomm_prefetch_create: ");
+    return status;
+}
+
+static hcomm_status_t wait_for_batch(struct hcomm_prefetch *prefetch, const struct slot *slot)
+{
+    hcomm_status_t status = HCOMM_OK;
+    if (slot->id)
+        status = hcomm_wait_completion(prefetch->context, slot->id);
+    else
+        status = hc_error(slot->status, "%s", slot->detail);
+    if (status != HCOMM_OK)
+        hc_error_prefix("hcomm_prefetch_next: batch %llu: ", (unsigned long long)prefetch->next);
+    return status;
+}
+
+HCOMM_API hcomm_status_t hcomm_prefetch_next(hcomm_prefetch_t prefetch, hcomm_prefetch_batch_t *batch)
+{
+    if (!prefetch || !batch)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_prefetch_next: %s is NULL",
+                        prefetch ? "batch" : "prefetch");
+    submit_ahead(prefetch);
+    if (prefetch->next == prefetch->submitted) {
+        *batch = (hcomm_prefetch_batch_t){.index = prefetch->next};
+        return HCOMM_OK;
+    }
+    const struct slot *slot = slot_of(prefetch, prefetch->next);
+    hcomm_status_t status = wait_for_batch(prefetch, slot);
+    if (status == HCOMM_OK)
+        *batch = (hcomm_prefetch_batch_t){.ptr = slot->buffer, .size = slot->size, .index = prefetch->next};
+    if (status != HCOMM_ERR_TIMEOUT)
+        prefetch->next++;
+    return status;
+}
+
+HCOMM_API hcomm_status_t hcomm_prefetch_destroy(hcomm_prefetch_t prefetch)
+{
+    if (!prefetch)
+        return HCOMM_OK;
+    for (; prefetch->next < prefetch->submitted; prefetch->next++) {
+        const struct slot *slot = slot_of(prefetch, prefetch->next);
+        if (slot->id && hcomm_wait_completion(prefetch->context, slot->id) == HCOMM_ERR_TIMEOUT) {
+            hc_error_prefix("hcomm_prefetch_destroy: ");
+            return HCOMM_ERR_TIMEOUT;
+        }
+    }
+    free_prefetch(prefetch);
+    return HCOMM_OK;
+}
