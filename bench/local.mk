@@ -20,6 +20,10 @@ bench_message_cost_LDADD = libhcommrt.la
 # No wrapper script around it: strace and valgrind start the program itself.
 bench_message_cost_LDFLAGS = $(AM_LDFLAGS) -static
 
+EXTRA_PROGRAMS += bench/transfer_figures
+bench_transfer_figures_SOURCES = bench/transfer_figures.c
+bench_transfer_figures_LDADD = libhcommrt.la
+
 bench_raw_copy_SOURCES = bench/raw.c bench/raw.h bench/raw_copy.c
 bench_raw_line_SOURCES = bench/raw.c bench/raw.h bench/raw_line.c
 bench_raw_ring_SOURCES = bench/raw.c bench/raw.h bench/raw_ring.c
@@ -50,7 +54,9 @@ bench: bench-programs
 	$(PYTHON3) $(srcdir)/bench/compare --build .
 bench-smoke: bench-programs bench/message_cost
 	$(AM_V_at)srcdir=$(srcdir) $(srcdir)/bench/smoke.sh
-.PHONY: bench bench-smoke bench-programs bench-mpi-programs
+bench-transfer: all bench/transfer_figures
+	$(PYTHON3) $(srcdir)/bench/transfer --build .
+.PHONY: bench bench-smoke bench-programs bench-mpi-programs bench-transfer
 
 PYTHON3 = python3
 EXTRA_DIST += \
@@ -65,7 +71,8 @@ EXTRA_DIST += \
 	bench/results/last.md \
 	bench/smoke.sh \
 	bench/startup \
-	bench/tables.py
+	bench/tables.py \
+	bench/transfer
 CLEANFILES += \
 	bench/mpi_idle.mpich \
 	bench/mpi_idle.openmpi \
