@@ -1,11 +1,15 @@
 # The examples use <hcomm.h> alone. They are built here, and installed as source with their data.
 noinst_PROGRAMS += \
+	examples/device \
 	examples/hello \
 	examples/pingpong \
 	examples/prefetch \
 	examples/streams \
 	examples/topology \
 	examples/train_digits
+
+examples_device_SOURCES = examples/device.c
+examples_device_LDADD = libhcommrt.la
 
 examples_hello_SOURCES = examples/hello.c
 examples_hello_LDADD = libhcommrt.la
@@ -33,6 +37,7 @@ examples_train_digits_LDADD = libhcommrt.la -lm
 examplesdir = $(pkgdatadir)/examples
 examples_DATA = \
 	examples/README.md \
+	$(examples_device_SOURCES) \
 	$(examples_hello_SOURCES) \
 	$(examples_pingpong_SOURCES) \
 	$(examples_prefetch_SOURCES) \

@@ -7,6 +7,9 @@
  * `capacity` bytes are written). dest/source HCOMM_RANK_NULL completes at once. Messages to the own rank are
  * allowed. size 0 is allowed, with NULL.
  *
+ * Buffers may be host memory, or memory of the context's device (mem.h): which is found out. A buffer that is
+ * neither, or ends too early on the device, is HCOMM_ERR_INVALID; a device that fails is HCOMM_ERR_IO.
+ *
  * Ownership: a buffer given to a nonblocking call belongs to hcomm until the request completes.
  * Threads: any thread, any call. Blocking calls progress communication; for deadlines see request.h: a
  * blocking call that times out has given its buffer back (a receive is cancelled, a send abandoned). When

@@ -117,6 +117,9 @@ check_bad_input() {
 check_small_examples() {
     timeout 60 hcommrun -n 4 "$scratch/hello" >"$scratch/out" || complain "hello failed"
     [ "$(grep -c '^hello from rank [0-3] of 4 on ' "$scratch/out")" -eq 4 ] || complain "hello: not four greetings"
+    HCOMM_NPU=sim timeout 60 hcommrun -n 3 "$scratch/device" >"$scratch/out" || complain "device failed"
+    [ "$(grep -cE '^rank [0-2] on device [0-2]: 8 MiB of [0-2] from .*, link HCCS$' "$scratch/out")" -eq 3 ] ||
+        complain "device: not three lines"
     timeout 120 hcommrun -n 2 "$scratch/pingpong" >"$scratch/out" || complain "pingpong failed"
     grep -q '^ *4194304 ' "$scratch/out" || complain "pingpong: no line for 4 MiB"
     timeout 60 hcommrun -n 3 "$scratch/streams" >"$scratch/out" || complain "streams failed"
@@ -129,7 +132,7 @@ install_all
 check_files
 data=$(flags --variable=examplesdir)/data/digits.csv
 [ -s "$data" ] || die "the digits are not installed"
-for example in hello pingpong streams topology; do
+for example in device hello pingpong streams topology; do
     compile $example $example.c
     [ "$(wc -l <"$top/examples/$example.c")" -lt 100 ] || complain "$example.c has 100 lines or more"
 done

@@ -54,7 +54,7 @@ run 0 env HCOMM_NPU="$(pwd)/.libs/libnpusim.so" ASCEND_RT_VISIBLE_DEVICES=5 HCOM
 has '^ +1 +0 .* shm +5 +same '
 
 # When nothing leads to others, the error itself tells why: hcomm_info cannot be asked in such a job.
-run 1 env HCOMM_PROTOCOL=tcp HCOMM_NET_IF=none0 ./hcommrun -n 2 ./hcomm_info --transports
+run 1 env HCOMM_PROTOCOL=tcp HCOMM_TRANSPORTS=shm ./hcommrun -n 2 ./hcomm_info --transports
 grep -q 'no transport to other ranks is usable: shm: excluded by the setting protocol=tcp; ' "$out.err" ||
     die "it is not told why no transport is usable"
 
