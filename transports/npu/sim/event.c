@@ -134,17 +134,25 @@ static int record(struct event *event, struct npusim_stream *stream)
     return HC_ACL_OK;
 }
 
-int aclrtRecordEvent(hc_acl_event_t handle, hc_acl_stream_t stream_handle)
+/* Enter, and find both; the lock is held on success only. */
+static int enter_with(hc_acl_event_t event_handle, hc_acl_stream_t stream_handle, struct event **event,
+                      struct npusim_stream **stream)
 {
     struct npusim_device *device = NULL;
-    struct npusim_stream *stream = NULL;
-    struct event *event = NULL;
     int code = npusim_enter_device(&device);
     if (code)
         return code;
-    if ((code = find(handle, &event)) || (code = npusim_stream_get(device, stream_handle, &stream)))
+    if ((code = find(event_handle, event)) || (code = npusim_stream_get(device, stream_handle, stream)))
         return npusim_leave(code);
-    return npusim_leave(record(event, stream));
+    return HC_ACL_OK;
+}
+
+int aclrtRecordEvent(hc_acl_event_t handle, hc_acl_stream_t stream_handle)
+{
+    struct npusim_stream *stream = NULL;
+    struct event *event = NULL;
+    int code = enter_with(handle, stream_handle, &event, &stream);
+    return code ? code : npusim_leave(record(event, stream));
 }
 
 static int stream_wait(struct npusim_stream *stream, struct npusim_record *latest)
@@ -162,15 +170,10 @@ static int stream_wait(struct npusim_stream *stream, struct npusim_record *lates
 
 int aclrtStreamWaitEvent(hc_acl_stream_t stream_handle, hc_acl_event_t handle)
 {
-    struct npusim_device *device = NULL;
     struct npusim_stream *stream = NULL;
     struct event *event = NULL;
-    int code = npusim_enter_device(&device);
-    if (code)
-        return code;
-    if ((code = find(handle, &event)) || (code = npusim_stream_get(device, stream_handle, &stream)))
-        return npusim_leave(code);
-    return npusim_leave(stream_wait(stream, event->latest));
+    int code = enter_with(handle, stream_handle, &event, &stream);
+    return code ? code : npusim_leave(stream_wait(stream, event->latest));
 }
 
 int aclrtQueryEventStatus(hc_acl_event_t handle, int *status)
