@@ -146,6 +146,7 @@ struct hc_ofi_ep {
     uint64_t next_probe, probe_interval;
     int probe_fd;        /* -1: none running */
     uint32_t rails_used; /* bit set */
+    uint8_t next_rail;   /* of transfers that take turns */
 };
 
 struct hc_ofi_mem {

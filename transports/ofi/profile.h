@@ -48,6 +48,7 @@ struct hc_ofi_profile {
     size_t get_min;                      /* see hc_iface_attr */
     size_t rma_max;                      /* see hc_iface_attr */
     size_t stripe_min;                   /* bytes per endpoint below which striping does not pay */
+    size_t rotate_min;                   /* transfers from this size on use the rails in turn */
     size_t receive_buffers;              /* posted receives */
     double latency, bandwidth, overhead; /* s, B/s, s */
 };

@@ -165,11 +165,30 @@ static hcomm_status_t piece_get(struct hc_ofi_ep *ep, const struct transfer *tra
     return HCOMM_OK;
 }
 
+/* Open what num_qp allows, at the first transfer that has use for it; how many there are. */
+static unsigned rail_count(struct hc_ofi_iface *iface)
+{
+    unsigned most = (unsigned)iface->params.settings->num_qp;
+    if (iface->rail_count < most)
+        hc_ofi_rails_open(iface, most);
+    return iface->rail_count < most ? iface->rail_count : most;
+}
+
+/* Long transfers of one message and the next take turns over the rails. */
+static uint8_t take_rail(struct hc_ofi_ep *ep, size_t len)
+{
+    struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
+    return len < iface->profile->rotate_min ? 0 : (uint8_t)(ep->next_rail++ % rail_count(iface));
+}
+
 static hcomm_status_t start_whole(struct hc_ofi_ep *ep, const struct transfer *transfer, struct hc_op *user)
 {
     struct hc_ofi_op *op;
     hcomm_status_t status = piece_get(ep, transfer, 0, transfer->len, user, &op);
-    return status == HCOMM_OK ? hc_ofi_op_try(op) : status;
+    if (status != HCOMM_OK)
+        return status;
+    op->rail = take_rail(ep, transfer->len);
+    return hc_ofi_op_try(op);
 }
 
 /* Further stripes after the first is on its way: whatever happens to one ends in the parent. */
@@ -222,9 +241,8 @@ static unsigned stripe_count(struct hc_ofi_iface *iface, size_t len)
     unsigned most = (unsigned)iface->params.settings->num_qp;
     if (wanted < 2 || most < 2)
         return 1;
-    if (iface->rail_count < most)
-        hc_ofi_rails_open(iface, most);
-    return wanted < iface->rail_count ? (unsigned)wanted : iface->rail_count;
+    unsigned count = rail_count(iface);
+    return wanted < count ? (unsigned)wanted : count;
 }
 
 /* Checked here because a provider may answer a bad address by breaking the connection. */
