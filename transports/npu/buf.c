@@ -12,6 +12,16 @@ bool npu_iov_len(const struct iovec *iov, size_t count, size_t *len)
     return sum <= NPU_MAX_MSG_SIZE;
 }
 
+bool npu_desc_on_device(void *const *desc, size_t count)
+{
+    for (size_t i = 0; desc && i < count; i++) {
+        const struct npu_mr *mr = desc[i];
+        if (mr && mr->device >= 0)
+            return true;
+    }
+    return false;
+}
+
 int npu_buf_init(struct npu_buf *buf, const struct iovec *iov, void **desc, size_t count)
 {
     if (count > NPU_IOV_LIMIT || !npu_iov_len(iov, count, &buf->len))

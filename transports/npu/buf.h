@@ -17,6 +17,8 @@ struct npu_buf {
  * memory that is not registered. -FI_EINVAL for too many pieces.
  */
 int npu_buf_init(struct npu_buf *buf, const struct iovec *iov, void **desc, size_t count);
+/* Whether one of the pieces with these descriptors is memory of a device. */
+bool npu_desc_on_device(void *const *desc, size_t count);
 /* Add up the pieces; false if they are too many or too long. */
 bool npu_iov_len(const struct iovec *iov, size_t count, size_t *len);
 

@@ -12,14 +12,16 @@
  * sender's to give: their messages are on the way before the receive is known. The others are the receiver's:
  * it grants one (CTS) to a matched message that came without. So unmatched messages cannot block matched
  * ones.
- * - Answers have a small ring of their own. The sender has at most NPU_REPLIES operations outstanding that
- * will be answered, so it cannot overflow.
+ * - Answers have a small ring of their own. The sender has at most NPU_AWAITING operations outstanding that
+ * will be answered, and at most NPU_STREAM_BYTES / NPU_PIECE pieces of a read, so it cannot overflow.
+ * - RMA and atomics travel as requests in the ring, and have a stream each way (local_rma.c).
  */
 #ifndef NPU_CHAN_H
 #define NPU_CHAN_H
 
 #include "transports/npu/ep.h"
 #include "transports/npu/ring.h"
+#include "transports/npu/rma.h"
 
 enum {
     NPU_PAGE = 4096,
@@ -29,13 +31,21 @@ enum {
     NPU_EARLY = 4,
     NPU_STREAM_BYTES = 128 << 10,
     NPU_PIECE = 16 << 10, /* progress of a stream is published that often */
-    NPU_REPLIES = 128,
+    NPU_REPLIES = 256,
+    NPU_AWAITING = 128,
+    /* The longest request: operands and all ranges. */
+    NPU_RMA_RECORD_MAX =
+        NPU_RMA_INLINE_MAX + (int)sizeof(struct npu_rma_head) +
+        NPU_IOV_LIMIT * ((int)sizeof(struct npu_rma_target) + (int)sizeof(struct npu_rma_local)),
     NPU_REPLY_MASK = NPU_REPLIES - 1,
 };
 
 enum npu_reply_kind {
-    NPU_REPLY_ACK = 1, /* the payload is where it belongs */
-    NPU_REPLY_CTS = 2, /* a: bytes wanted, b: the stream */
+    NPU_REPLY_ACK = 1,        /* the payload is where it belongs */
+    NPU_REPLY_CTS = 2,        /* a: bytes wanted, b: the stream */
+    NPU_REPLY_RMA_DONE = 16,  /* a: 0 or a fabric errno, b: bytes in the back stream, the last */
+    NPU_REPLY_RMA_PIECE = 17, /* b: bytes in the back stream, more follow */
+    NPU_REPLY_RMA_CTS = 18,   /* all bytes are wanted through the forth stream */
 };
 
 struct npu_reply {
@@ -67,6 +77,9 @@ struct npu_chan_head {
     _Atomic uint32_t attach; /* enum npu_attach */
     HC_CACHE_ALIGNED _Atomic uint32_t sender_asleep;
     struct npu_stream streams[NPU_STREAMS];
+    struct npu_stream forth, back; /* RMA: to the receiver; to the sender, whose roles are then reversed */
+    HC_CACHE_ALIGNED uint64_t proof_addr; /* where in the sender's memory `proof` is */
+    uint64_t proof;
 };
 _Static_assert(sizeof(struct npu_chan_head) <= NPU_PAGE, "the head is one page");
 
@@ -78,6 +91,7 @@ struct npu_chan_memory {
     struct npu_reply replies[NPU_REPLIES];
     struct npu_record ring[NPU_RING_LINES];
     unsigned char streams[NPU_STREAMS][NPU_STREAM_BYTES];
+    unsigned char forth[NPU_STREAM_BYTES], back[NPU_STREAM_BYTES];
 };
 
 #define NPU_CHAN_MAGIC UINT64_C(0x316e6863757068) /* "hpuchn1" */
@@ -90,6 +104,22 @@ struct npu_hello {
     uint8_t barrier;      /* the sender's process takes part in membarrier(2) */
     uint8_t unused[3];
 };
+
+/* States of operations (npu_tx.state) that several files know. */
+enum { NPU_TX_QUEUED = 0, NPU_TX_RMA = 16, NPU_TX_RMA_STREAM = 17 };
+
+/* The request that a receiver serves, and what of the next one is being read. */
+struct npu_serve {
+    enum { NPU_SERVE_NONE, NPU_SERVE_DIRECT, NPU_SERVE_STREAM } how; /* NONE: nothing under way */
+    bool has_data;
+    struct npu_rma_request request;
+    uint64_t id, data;
+    uint64_t at;   /* bytes moved */
+    uint64_t base; /* of a write in the forth stream */
+};
+
+/* Whether the receiver can copy from and to the sender's memory. */
+enum npu_copies { NPU_COPIES_UNKNOWN, NPU_COPIES_WORK, NPU_COPIES_DENIED };
 
 struct npu_chan {
     struct npu_peer peer; /* must stay first */
@@ -117,6 +147,13 @@ struct npu_chan {
     uint64_t freed, freed_published; /* bytes of the window given back */
     unsigned granted;                /* bits of the granted streams in use */
     struct hc_list waiting;          /* matched receives that wait for a stream */
+
+    /* RMA. */
+    uint64_t forth_pos, back_pos; /* bytes ever given to these streams */
+    struct npu_tx *forth;         /* sender: the write that is in the forth stream */
+    uint64_t proof;               /* sender: what the receiver finds through npu_chan_head.proof_addr */
+    struct npu_serve *serve;      /* receiver; NULL: never needed */
+    enum npu_copies copies;       /* receiver */
 };
 
 struct npu_local {
@@ -171,6 +208,33 @@ bool npu_chan_progress_out(struct npu_chan *chan);
 bool npu_chan_pending_out(struct npu_chan *chan);
 int npu_chan_send(struct npu_peer *peer, const struct npu_send *send);
 bool npu_chan_cancel(struct npu_peer *peer, struct npu_tx *tx);
+/* Whether an operation with these flags must wait for those before it. */
+static inline bool npu_chan_fenced(const struct npu_chan *chan, uint64_t flags)
+{
+    return (flags & FI_FENCE) && (chan->awaiting || !hc_list_empty(&chan->sending));
+}
+
+/* local_rma.c, the sending side. */
+int npu_chan_rma(struct npu_peer *peer, const struct npu_rma *op);
+/* Let a queued operation begin; false: no room. */
+bool npu_chan_start_rma(struct npu_chan *chan, struct npu_tx *tx);
+/* Lines in the ring that it will need. */
+uint32_t npu_chan_rma_lines(const struct npu_tx *tx);
+void npu_chan_rma_reply(struct npu_chan *chan, struct npu_tx *tx, uint64_t kind, uint64_t a, uint64_t b);
+/* Move the write in the forth stream. */
+bool npu_chan_rma_send(struct npu_chan *chan);
+bool npu_chan_rma_send_pending(struct npu_chan *chan);
+/* local_rma.c, the receiving side. A request: 0: taken (serve->how tells if it goes on); negative: later. */
+int npu_chan_on_rma(struct npu_chan *chan, const struct npu_record *record, uint64_t word);
+/* Go on with the request that is being served. */
+bool npu_chan_serve(struct npu_chan *chan);
+bool npu_chan_serve_pending(struct npu_chan *chan);
+
+static inline bool npu_chan_serving(const struct npu_chan *chan)
+{
+    return hc_unlikely(chan->serve != NULL) && chan->serve->how != NPU_SERVE_NONE;
+}
+
 /* Fail everything under way on a channel. */
 void npu_chan_abort(struct npu_chan *chan, int err);
 
@@ -180,6 +244,8 @@ bool npu_chan_pending_in(struct npu_chan *chan);
 /* Move a receive that is in a stream; true: bytes moved or it ended (then it is gone). */
 bool npu_chan_read_stream(struct npu_rx *rx);
 bool npu_chan_stream_pending(const struct npu_rx *rx);
+/* Answer an operation of the sender. */
+void npu_chan_reply(struct npu_chan *chan, enum npu_reply_kind kind, uint64_t id, uint64_t a, uint64_t b);
 void npu_chan_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, struct npu_rx *rx);
 void npu_chan_delivered(struct npu_peer *peer, const struct npu_arrival *arrival);
 bool npu_chan_lost(struct npu_peer *peer, const struct npu_arrival *arrival);

@@ -1,4 +1,4 @@
-#include "transports/npu/ep.h"
+#include "transports/npu/rma.h"
 
 #include <stdlib.h>
 
@@ -77,6 +77,7 @@ static struct fi_ops_domain domain_ops = {
     .poll_open = npu_poll_open,
     .stx_ctx = no_stx,
     .srx_ctx = no_srx,
+    .query_atomic = npu_query_atomic,
     .query_collective = no_collective,
     .endpoint2 = endpoint2,
 };

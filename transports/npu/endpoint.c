@@ -1,4 +1,4 @@
-#include "transports/npu/ep.h"
+#include "transports/npu/rma.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -160,8 +160,8 @@ static int enable(struct npu_ep *ep)
         return 0;
     if (!ep->av)
         return -FI_ENOAV;
-    if ((sends && !ep->tx_cq && !ep->cntr[NPU_CNTR_SEND]) ||
-        (receives && !ep->rx_cq && !ep->cntr[NPU_CNTR_RECV]))
+    bool counted = ep->cntr[NPU_CNTR_SEND] || ep->cntr[NPU_CNTR_READ] || ep->cntr[NPU_CNTR_WRITE];
+    if ((sends && !ep->tx_cq && !counted) || (receives && !ep->rx_cq && !ep->cntr[NPU_CNTR_RECV]))
         return -FI_ENOCQ;
     npu_lock(&ep->lock);
     int rc = npu_local_open(ep);
@@ -458,9 +458,7 @@ static size_t or_default(size_t wanted, size_t usual)
 static int configure(struct npu_ep *ep, const struct fi_info *info)
 {
     int rc = 0;
-    ep->caps = info->caps;
-    if (!(ep->caps & (FI_SEND | FI_RECV)))
-        ep->caps |= FI_SEND | FI_RECV;
+    ep->caps = npu_info_full_caps(info->caps);
     ep->tx_size = or_default(info->tx_attr ? info->tx_attr->size : 0, NPU_DEFAULT_QUEUE);
     ep->rx_size = or_default(info->rx_attr ? info->rx_attr->size : 0, NPU_DEFAULT_QUEUE);
     ep->min_multi_recv = NPU_MIN_MULTI_RECV;
@@ -505,6 +503,8 @@ int npu_ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **ep
     made->port.fid.cm = &cm_ops;
     made->port.fid.msg = &npu_msg_ops;
     made->port.fid.tagged = &npu_tagged_ops;
+    made->port.fid.rma = &npu_rma_ops;
+    made->port.fid.atomic = &npu_atomic_ops;
     rc = configure(made, info);
     if (rc == 0)
         rc = allocate(made);

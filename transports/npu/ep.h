@@ -13,6 +13,7 @@ struct npu_tx;
 struct npu_rx;
 struct npu_arrival;
 struct npu_send;
+struct npu_rma;
 
 /* ---- Paths ---- */
 
@@ -34,6 +35,8 @@ struct npu_path_ops {
     bool (*lost)(struct npu_peer *peer, const struct npu_arrival *arrival);
     /* The copy of a kept message's payload, of `cost`, is gone. */
     void (*release)(struct npu_peer *peer, size_t cost);
+    /* Start an operation on the peer's memory; as `send`. NULL: the path has none. */
+    int (*rma)(struct npu_peer *peer, const struct npu_rma *op);
     /* Take back an operation that has not begun; false if it has. */
     bool (*cancel)(struct npu_peer *peer, struct npu_tx *tx);
 };

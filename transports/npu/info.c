@@ -11,20 +11,27 @@
 enum { KEY_SIZE = 8, DATA_SIZE = 8, MANY = 65536 };
 
 /* Capabilities: what must be asked for, what narrows it, what comes for nothing, and what costs. */
-static const uint64_t primary_caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV;
-static const uint64_t modifier_caps = FI_SEND | FI_RECV;
-static const uint64_t free_caps = FI_MULTI_RECV | FI_LOCAL_COMM;
-static const uint64_t costly_caps = FI_SOURCE | FI_SOURCE_ERR | FI_AV_USER_ID;
+static const uint64_t primary_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV;
+static const uint64_t message_ways = FI_SEND | FI_RECV;
+static const uint64_t memory_ways = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+static const uint64_t free_caps = FI_MULTI_RECV | FI_LOCAL_COMM | FI_FENCE;
+static const uint64_t costly_caps = FI_SOURCE | FI_SOURCE_ERR | FI_AV_USER_ID | FI_RMA_EVENT;
 
-static const uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_SEND;
-static const uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_RECV | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE |
-                                FI_SOURCE_ERR | FI_AV_USER_ID;
+static const uint64_t tx_caps =
+    FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE | FI_FENCE;
+static const uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ |
+                                FI_REMOTE_WRITE | FI_RMA_EVENT | FI_DIRECTED_RECV | FI_MULTI_RECV |
+                                FI_SOURCE | FI_SOURCE_ERR | FI_AV_USER_ID;
 static const uint64_t domain_caps = FI_LOCAL_COMM;
 
 static const uint64_t tx_flags =
     FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 static const uint64_t rx_flags = FI_COMPLETION | FI_MULTI_RECV;
-static const uint64_t tx_order = FI_ORDER_SAS, rx_order = FI_ORDER_SAS;
+/* Requests and messages are taken in order, and a request is served before what follows is looked at. */
+static const uint64_t msg_order = FI_ORDER_SAS | FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW |
+                                  FI_ORDER_SAR | FI_ORDER_SAW | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW |
+                                  FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR |
+                                  FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 
 bool npu_info_tx_flags(uint64_t flags)
 {
@@ -64,7 +71,7 @@ static bool is_name(const char *what, const char *wanted, const char *name)
 
 static uint64_t all_caps(void)
 {
-    return primary_caps | modifier_caps | free_caps | costly_caps;
+    return primary_caps | message_ways | memory_ways | free_caps | costly_caps;
 }
 
 static bool tx_fits(const struct fi_tx_attr *tx, uint64_t caps)
@@ -73,12 +80,12 @@ static bool tx_fits(const struct fi_tx_attr *tx, uint64_t caps)
         return true;
     return none_but("transmit capabilities", tx->caps, caps ? caps : all_caps()) &&
            none_but("transmit flags", tx->op_flags, tx_flags) &&
-           none_but("transmit message order", tx->msg_order, tx_order) &&
+           none_but("transmit message order", tx->msg_order, msg_order) &&
            none_but("transmit completion order", tx->comp_order, FI_ORDER_NONE) &&
            at_most("inject_size", tx->inject_size, NPU_INJECT_MAX) &&
            at_most("transmit size", tx->size, NPU_MAX_QUEUE) &&
            at_most("iov_limit", tx->iov_limit, NPU_IOV_LIMIT) &&
-           at_most("rma_iov_limit", tx->rma_iov_limit, 0);
+           at_most("rma_iov_limit", tx->rma_iov_limit, NPU_IOV_LIMIT);
 }
 
 static bool rx_fits(const struct fi_rx_attr *rx, uint64_t caps)
@@ -87,7 +94,7 @@ static bool rx_fits(const struct fi_rx_attr *rx, uint64_t caps)
         return true;
     return none_but("receive capabilities", rx->caps, caps ? caps : all_caps()) &&
            none_but("receive flags", rx->op_flags, rx_flags) &&
-           none_but("receive message order", rx->msg_order, rx_order) &&
+           none_but("receive message order", rx->msg_order, msg_order) &&
            none_but("receive completion order", rx->comp_order, FI_ORDER_NONE) &&
            at_most("total_buffered_recv", rx->total_buffered_recv, 0) &&
            at_most("receive size", rx->size, NPU_MAX_QUEUE) &&
@@ -109,9 +116,9 @@ static bool ep_fits(const struct fi_ep_attr *ep)
     return at_most("protocol_version", ep->protocol_version, NPU_PROTOCOL_VERSION) &&
            at_most("max_msg_size", ep->max_msg_size, NPU_MAX_MSG_SIZE) &&
            at_most("msg_prefix_size", ep->msg_prefix_size, 0) &&
-           at_most("max_order_raw_size", ep->max_order_raw_size, 0) &&
-           at_most("max_order_war_size", ep->max_order_war_size, 0) &&
-           at_most("max_order_waw_size", ep->max_order_waw_size, 0) &&
+           at_most("max_order_raw_size", ep->max_order_raw_size, NPU_MAX_MSG_SIZE) &&
+           at_most("max_order_war_size", ep->max_order_war_size, NPU_MAX_MSG_SIZE) &&
+           at_most("max_order_waw_size", ep->max_order_waw_size, NPU_MAX_MSG_SIZE) &&
            at_most("tx_ctx_cnt", ep->tx_ctx_cnt, 1) && at_most("rx_ctx_cnt", ep->rx_ctx_cnt, 1) &&
            at_most("auth_key_size", ep->auth_key_size, 0);
 }
@@ -208,14 +215,22 @@ int npu_info_device(const char *name, int *device)
 
 /* ---- The answer ---- */
 
+uint64_t npu_info_full_caps(uint64_t caps)
+{
+    if ((caps & (FI_MSG | FI_TAGGED)) && !(caps & message_ways))
+        caps |= message_ways;
+    if ((caps & (FI_RMA | FI_ATOMIC)) && !(caps & memory_ways))
+        caps |= memory_ways;
+    return caps;
+}
+
 static uint64_t answer_caps(const struct fi_info *hints)
 {
     /* What changes how completions look is only for those who ask for it. */
     if (!hints || !hints->caps)
         return all_caps() & ~(FI_SOURCE_ERR | FI_AV_USER_ID);
     uint64_t caps = (hints->caps & (primary_caps | costly_caps)) | free_caps;
-    uint64_t narrowed = hints->caps & modifier_caps;
-    return caps | (narrowed ? narrowed : modifier_caps);
+    return npu_info_full_caps(caps | (hints->caps & (message_ways | memory_ways)));
 }
 
 static int answer_mr_mode(uint32_t version, const struct fi_info *hints)
@@ -238,10 +253,11 @@ static void answer_tx(const struct fi_info *hints, struct fi_info *info)
     *info->tx_attr = (struct fi_tx_attr){
         .caps = (wanted && wanted->caps ? wanted->caps : info->caps) & tx_caps,
         .op_flags = wanted ? wanted->op_flags : 0,
-        .msg_order = tx_order,
+        .msg_order = msg_order,
         .inject_size = NPU_INJECT_MAX,
         .size = at_least(wanted ? wanted->size : 0, NPU_DEFAULT_QUEUE),
         .iov_limit = NPU_IOV_LIMIT,
+        .rma_iov_limit = NPU_IOV_LIMIT,
         .tclass = wanted ? wanted->tclass : 0,
     };
 }
@@ -252,7 +268,7 @@ static void answer_rx(const struct fi_info *hints, struct fi_info *info)
     *info->rx_attr = (struct fi_rx_attr){
         .caps = (wanted && wanted->caps ? wanted->caps : info->caps) & rx_caps,
         .op_flags = wanted ? wanted->op_flags : 0,
-        .msg_order = rx_order,
+        .msg_order = msg_order,
         .size = at_least(wanted ? wanted->size : 0, NPU_DEFAULT_QUEUE),
         .iov_limit = NPU_IOV_LIMIT,
     };
@@ -265,6 +281,9 @@ static void answer_ep(struct fi_info *info)
         .protocol = NPU_PROTOCOL,
         .protocol_version = NPU_PROTOCOL_VERSION,
         .max_msg_size = NPU_MAX_MSG_SIZE,
+        .max_order_raw_size = NPU_MAX_MSG_SIZE,
+        .max_order_war_size = NPU_MAX_MSG_SIZE,
+        .max_order_waw_size = NPU_MAX_MSG_SIZE,
         .mem_tag_format = UINT64_C(0xaaaaaaaaaaaaaaaa),
         .tx_ctx_cnt = 1,
         .rx_ctx_cnt = 1,

@@ -20,6 +20,7 @@ enum { BACKLOG = 1024, SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 const struct npu_path_ops npu_local_path = {
     .name = "local",
     .send = npu_chan_send,
+    .rma = npu_chan_rma,
     .fetch = npu_chan_fetch,
     .delivered = npu_chan_delivered,
     .lost = npu_chan_lost,
@@ -187,6 +188,7 @@ static void chan_free(struct npu_chan *chan)
     hang_up(chan);
     hc_list_remove(&chan->node);
     hc_list_remove(&chan->busy_node);
+    free(chan->serve);
     if (chan->memory)
         (void)munmap(chan->memory, sizeof(*chan->memory));
     free(chan);
@@ -297,6 +299,10 @@ static int open_chan(struct npu_chan *chan)
     int fd = make_memory(&chan->memory);
     if (fd < 0)
         return fd;
+    /* Hard to guess is enough: it tells a process from another that was given its number. */
+    chan->proof = (uint64_t)(uintptr_t)chan->memory ^ (uint64_t)getpid() << 32 ^ NPU_CHAN_MAGIC;
+    chan->memory->head.proof = chan->proof;
+    chan->memory->head.proof_addr = (uintptr_t)&chan->proof;
     int rc = send_hello(chan, fd);
     (void)close(fd); /* the mappings keep the memory */
     if (rc == 0)
@@ -482,7 +488,7 @@ static bool lose_in(struct npu_chan *chan)
     struct hc_list *node;
     hang_up(chan);
     chan->closing = true;
-    if (!chan->peer.dead && npu_chan_pending_in(chan))
+    if (!chan->peer.dead && (npu_chan_serving(chan) || npu_chan_pending_in(chan)))
         return false;
     while ((node = hc_list_pop(&chan->waiting)))
         npu_rx_finish(ep, hc_list_entry(node, struct npu_rx, node), FI_ECONNRESET);

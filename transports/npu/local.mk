@@ -10,6 +10,8 @@ libnpu_fi_la_SOURCES = \
 	transports/npu/acl/table.c \
 	transports/npu/acl/table.h \
 	transports/npu/addr.c \
+	transports/npu/atomic.c \
+	transports/npu/atomic_ops.c \
 	transports/npu/av.c \
 	transports/npu/buf.c \
 	transports/npu/buf.h \
@@ -27,6 +29,7 @@ libnpu_fi_la_SOURCES = \
 	transports/npu/info.c \
 	transports/npu/local.c \
 	transports/npu/local_recv.c \
+	transports/npu/local_rma.c \
 	transports/npu/local_send.c \
 	transports/npu/mr.c \
 	transports/npu/msg.c \
@@ -36,6 +39,9 @@ libnpu_fi_la_SOURCES = \
 	transports/npu/prov.c \
 	transports/npu/recv.c \
 	transports/npu/ring.h \
+	transports/npu/rma.c \
+	transports/npu/rma.h \
+	transports/npu/rma_calls.c \
 	transports/npu/send.c \
 	transports/npu/tagged.c \
 	transports/npu/wait.c

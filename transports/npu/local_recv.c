@@ -32,7 +32,7 @@ static void consume(struct npu_chan *chan, uint32_t lines)
 
 /* ---- Answers ---- */
 
-static void reply(struct npu_chan *chan, enum npu_reply_kind kind, uint64_t id, uint64_t a, uint64_t b)
+void npu_chan_reply(struct npu_chan *chan, enum npu_reply_kind kind, uint64_t id, uint64_t a, uint64_t b)
 {
     struct npu_reply *at = &chan->memory->replies[chan->reply_pos & NPU_REPLY_MASK];
     if (chan->peer.dead || chan->closing)
@@ -53,7 +53,7 @@ static void reply(struct npu_chan *chan, enum npu_reply_kind kind, uint64_t id, 
 
 void npu_chan_delivered(struct npu_peer *peer, const struct npu_arrival *arrival)
 {
-    reply(npu_chan_of(peer), NPU_REPLY_ACK, arrival->id, 0, 0);
+    npu_chan_reply(npu_chan_of(peer), NPU_REPLY_ACK, arrival->id, 0, 0);
 }
 
 /* ---- Streams ---- */
@@ -169,7 +169,7 @@ static void grant_next(struct npu_chan *chan)
         chan->granted |= 1U << i;
         rx->arrival.base = chan->stream_pos[i];
         chan->stream_pos[i] += wanted;
-        reply(chan, NPU_REPLY_CTS, rx->arrival.id, wanted, (uint64_t)i);
+        npu_chan_reply(chan, NPU_REPLY_CTS, rx->arrival.id, wanted, (uint64_t)i);
         begin_stream(chan, rx, i);
     }
 }
@@ -193,14 +193,14 @@ void npu_chan_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, st
         if (arrival->stream >= 0)
             skip_stream(chan, arrival);
         else
-            reply(chan, NPU_REPLY_CTS, arrival->id, 0, 0);
+            npu_chan_reply(chan, NPU_REPLY_CTS, arrival->id, 0, 0);
         return;
     }
     size_t wanted = npu_rx_wanted(rx);
     if (arrival->stream >= 0) {
         begin_stream(chan, rx, arrival->stream);
     } else if (wanted == 0) {
-        reply(chan, NPU_REPLY_CTS, arrival->id, 0, 0);
+        npu_chan_reply(chan, NPU_REPLY_CTS, arrival->id, 0, 0);
         npu_rx_finish(peer->ep, rx, 0);
     } else if (peer->dead || chan->closing) {
         npu_rx_finish(peer->ep, rx, FI_ECONNRESET);
@@ -291,6 +291,15 @@ static int on_rts(struct npu_chan *chan, struct npu_record *record, uint64_t wor
     return 0;
 }
 
+static int on_rma(struct npu_chan *chan, struct npu_record *record, uint64_t word)
+{
+    int rc = npu_chan_on_rma(chan, record, word);
+    if (rc < 0)
+        return rc;
+    consume(chan, npu_record_lines(npu_record_len(word)));
+    return npu_chan_serving(chan) ? -FI_EAGAIN : 0; /* what follows waits for it */
+}
+
 static int read_record(struct npu_chan *chan, uint64_t word)
 {
     struct npu_record *record = npu_ring_at(&chan->reader);
@@ -299,6 +308,8 @@ static int read_record(struct npu_chan *chan, uint64_t word)
         return on_eager(chan, record, word);
     case NPU_RECORD_RTS:
         return on_rts(chan, record, word);
+    case NPU_RECORD_RMA:
+        return on_rma(chan, record, word);
     case NPU_RECORD_PAD:
         if (npu_ring_fits(&chan->reader, npu_record_len(word))) {
             consume(chan, npu_record_len(word));
@@ -314,6 +325,11 @@ static int read_record(struct npu_chan *chan, uint64_t word)
 
 bool npu_chan_progress_in(struct npu_chan *chan)
 {
+    if (npu_chan_serving(chan)) {
+        bool moved = npu_chan_serve(chan);
+        if (npu_chan_serving(chan))
+            return moved;
+    }
     uint64_t word = npu_ring_peek(&chan->reader);
     if (hc_likely(word == 0))
         return false;
@@ -327,5 +343,7 @@ bool npu_chan_progress_in(struct npu_chan *chan)
 
 bool npu_chan_pending_in(struct npu_chan *chan)
 {
+    if (npu_chan_serving(chan))
+        return npu_chan_serve_pending(chan);
     return npu_ring_peek(&chan->reader) != 0;
 }

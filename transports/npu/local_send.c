@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum state { QUEUED, WAITING_CTS, WAITING_ACK, STREAMING };
+enum state { QUEUED = NPU_TX_QUEUED, WAITING_CTS, WAITING_ACK, STREAMING };
 
 /* ---- Eager messages ---- */
 
@@ -211,8 +211,10 @@ static bool start_rts(struct npu_chan *chan, struct npu_tx *tx)
 static bool start(struct npu_chan *chan, struct npu_tx *tx)
 {
     hc_list_remove(&tx->node);
-    if (chan->awaiting >= NPU_REPLIES)
+    if (chan->awaiting >= NPU_AWAITING || npu_chan_fenced(chan, tx->flags))
         return false;
+    if (tx->flags & (FI_RMA | FI_ATOMIC))
+        return npu_chan_start_rma(chan, tx);
     bool is_short = tx->buf.len <= NPU_EAGER_MAX;
     if (is_short && start_eager(chan, tx))
         return true;
@@ -220,16 +222,6 @@ static bool start(struct npu_chan *chan, struct npu_tx *tx)
     if (is_short && has_credit(chan, (size_t)npu_record_lines(tx->buf.len) * NPU_LINE))
         return false;
     return start_rts(chan, tx);
-}
-
-static bool on_device(const struct npu_send *send)
-{
-    for (unsigned i = 0; send->desc && i < send->iov_count; i++) {
-        const struct npu_mr *mr = send->desc[i];
-        if (mr && mr->device >= 0)
-            return true;
-    }
-    return false;
 }
 
 static HC_COLD int send_later(struct npu_chan *chan, const struct npu_send *send)
@@ -247,8 +239,8 @@ static HC_COLD int send_later(struct npu_chan *chan, const struct npu_send *send
 int npu_chan_send(struct npu_peer *peer, const struct npu_send *send)
 {
     struct npu_chan *chan = npu_chan_of(peer);
-    if (hc_likely(send->len <= NPU_EAGER_MAX && !(send->flags & FI_DELIVERY_COMPLETE) &&
-                  hc_list_empty(&chan->queue) && !on_device(send)) &&
+    if (hc_likely(send->len <= NPU_EAGER_MAX && !(send->flags & (FI_DELIVERY_COMPLETE | FI_FENCE)) &&
+                  hc_list_empty(&chan->queue) && !npu_desc_on_device(send->desc, send->iov_count)) &&
         send_now(chan, send)) {
         npu_sent(peer->ep, send->flags, send->context);
         return 0;
@@ -305,6 +297,8 @@ static bool read_reply(struct npu_chan *chan)
     atomic_store_explicit(&reply->word, 0, memory_order_release);
     if (!tx)
         npu_chan_fail(chan, "an answer to no operation");
+    else if (kind >= NPU_REPLY_RMA_DONE)
+        npu_chan_rma_reply(chan, tx, kind, a, b);
     else if (kind == NPU_REPLY_CTS)
         on_cts(chan, tx, a, b);
     else if (kind == NPU_REPLY_ACK)
@@ -322,6 +316,8 @@ bool npu_chan_progress_out(struct npu_chan *chan)
     struct hc_list *node, *next;
     while (chan->awaiting && !chan->peer.dead && read_reply(chan))
         moved = true;
+    if (hc_unlikely(chan->forth) && !chan->peer.dead)
+        moved |= npu_chan_rma_send(chan);
     hc_list_for_each_safe(node, next, &chan->sending)
     {
         if (chan->peer.dead)
@@ -352,9 +348,14 @@ static bool stream_pending(const struct npu_tx *tx)
 static bool could_start(struct npu_chan *chan)
 {
     struct hc_list *node = hc_list_first(&chan->queue);
-    if (!node || chan->awaiting >= NPU_REPLIES)
+    if (!node)
         return false;
-    size_t len = hc_list_entry(node, struct npu_tx, node)->buf.len;
+    const struct npu_tx *tx = hc_list_entry(node, struct npu_tx, node);
+    if (chan->awaiting >= NPU_AWAITING || npu_chan_fenced(chan, tx->flags))
+        return false;
+    if (tx->flags & (FI_RMA | FI_ATOMIC))
+        return npu_ring_refresh(&chan->writer, npu_chan_rma_lines(tx));
+    size_t len = tx->buf.len;
     return npu_ring_refresh(&chan->writer, len <= NPU_EAGER_MAX ? npu_record_lines(len) : 1);
 }
 
@@ -366,7 +367,7 @@ bool npu_chan_pending_out(struct npu_chan *chan)
         return true;
     hc_list_for_each(
         node, &chan->sending) if (stream_pending(hc_list_entry(node, struct npu_tx, node))) return true;
-    return could_start(chan);
+    return npu_chan_rma_send_pending(chan) || could_start(chan);
 }
 
 void npu_chan_abort(struct npu_chan *chan, int err)
@@ -376,4 +377,5 @@ void npu_chan_abort(struct npu_chan *chan, int err)
         if (ep->tx_pool[i].peer == &chan->peer)
             npu_tx_finish(&ep->tx_pool[i], err);
     chan->awaiting = 0;
+    chan->forth = NULL;
 }

@@ -1,9 +1,10 @@
 /*
  * Memory registration. A registration is a set of address ranges that peers may name by a key; the paths look
- * keys up (npu_mr_find) when they serve a peer's request.
+ * keys up (npu_mr_hold) when they serve a peer's request.
  */
 #include "transports/npu/ep.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,12 +62,22 @@ static struct npu_mr *find(struct npu_domain *domain, uint64_t key)
     return NULL;
 }
 
-struct npu_mr *npu_mr_find(struct npu_domain *domain, uint64_t key)
+struct npu_mr *npu_mr_hold(struct npu_domain *domain, uint64_t key)
 {
     npu_lock(&domain->lock);
     struct npu_mr *mr = find(domain, key);
+    if (mr && !mr->enabled)
+        mr = NULL;
+    if (mr)
+        (void)atomic_fetch_add_explicit(&mr->holders, 1, memory_order_relaxed);
     npu_unlock(&domain->lock);
-    return mr && mr->enabled ? mr : NULL;
+    return mr;
+}
+
+void npu_mr_drop(struct npu_mr *mr)
+{
+    /* release: partner is the acquire in mr_close */
+    (void)atomic_fetch_sub_explicit(&mr->holders, 1, memory_order_release);
 }
 
 /* Give the registration its key and enter it; -FI_ENOKEY: the key asked for is taken. */
@@ -98,6 +109,9 @@ static int mr_close(struct fid *fid)
     npu_lock(&mr->domain->lock);
     hc_list_remove(&mr->node);
     npu_unlock(&mr->domain->lock);
+    /* Another thread may be copying. */
+    while (atomic_load_explicit(&mr->holders, memory_order_acquire))
+        (void)sched_yield();
     if (mr->ep)
         npu_put(&mr->ep->refs);
     if (mr->cntr)

@@ -35,8 +35,10 @@
  * It adds descriptors to the endpoint's epoll set with npu_ep_watch(), and itself to npu_ep.workers while it
  * has something to poll.
  *
- * **RMA and atomics** are operations of the same pool (npu_tx_get()) whose requests travel in the ring after
- * the messages before them: kinds of records from 16 on; answers in npu_reply, or through a stream.
+ * **RMA and atomics** enter in rma_calls.c and atomic.c; rma.h has the operation, the request, and what a
+ * target does with it, which every path uses (`rma` of struct npu_path_ops). They are operations of the same
+ * pool (npu_tx_get()). The target's progress executes them: it checks keys, moves bytes, and computes.
+ * local_rma.c carries them over channels.
  *
  * **Device memory.** Buffers of operations are struct npu_buf (buf.h); whoever moves payload calls
  * npu_buf_read() and npu_buf_write(), which branch once on `device`. A path that can do better (IPC and the
@@ -360,14 +362,17 @@ struct npu_mr {
     bool enabled;
     struct npu_ep *ep;     /* FI_MR_ENDPOINT */
     struct npu_cntr *cntr; /* bound for FI_REMOTE_WRITE */
+    atomic_uint holders;   /* npu_mr_hold */
 };
 
 extern struct fi_ops_mr npu_mr_ops;
 int npu_mr_table_init(struct npu_domain *domain);
 void npu_mr_table_fini(struct npu_domain *domain);
-/* The enabled registration of a key, NULL if there is none. The caller sees that it is not closed meanwhile.
- */
-struct npu_mr *npu_mr_find(struct npu_domain *domain, uint64_t key);
+/* The enabled registration of a key, NULL if there is none. It is not closed until it is dropped, which must
+ * be soon: fi_close waits for that. Takes the lock. */
+struct npu_mr *npu_mr_hold(struct npu_domain *domain, uint64_t key);
+
+void npu_mr_drop(struct npu_mr *mr);
 
 /* ---- Helpers (prov.c) ---- */
 
@@ -398,6 +403,8 @@ int npu_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, voi
 /* Whether these may be default flags of transmits, of receives. */
 bool npu_info_tx_flags(uint64_t flags);
 bool npu_info_rx_flags(uint64_t flags);
+/* Capabilities with what their absence means: all ways of the kinds of operations that are there. */
+uint64_t npu_info_full_caps(uint64_t caps);
 /* The visible device of a domain's name, -1 for NPU_HOST_NAME; -FI_ENODEV: there is no such device. */
 int npu_info_device(const char *name, int *device);
 /* Check a fi_info given to fi_domain or fi_endpoint against what the provider offers. */

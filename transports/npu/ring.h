@@ -26,11 +26,12 @@ enum {
     NPU_OWN_AHEAD = 8,    /* lines the writer claims before it writes them */
 };
 
-/* Kinds of records; never zero. From 16 on they are RMA's (rma.c). */
+/* Kinds of records; never zero. */
 enum npu_record_kind {
     NPU_RECORD_PAD = 1,   /* len: lines to skip */
     NPU_RECORD_EAGER = 2, /* the payload follows */
     NPU_RECORD_RTS = 3,   /* struct npu_rts follows; the payload comes through a stream */
+    NPU_RECORD_RMA = 16,  /* a request follows (rma.h) */
 };
 
 enum npu_record_flag {
