@@ -102,7 +102,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
     enum { SPIN_US = 20, YIELD_US = 100 };
     struct npu_cntr *cntr = cntr_of(fid);
-    if (cntr->obj == FI_WAIT_NONE || cntr->obj == FI_WAIT_SET)
+    if (cntr->obj == FI_WAIT_SET)
         return -FI_EINVAL;
     uint64_t errors = atomic_load_explicit(&cntr->errors, memory_order_acquire);
     int64_t start = now_us(), end = timeout < 0 ? -1 : start + (int64_t)timeout * 1000;
@@ -117,7 +117,8 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
             return -FI_ETIMEDOUT;
         if (now - start < SPIN_US)
             continue;
-        if (cntr->obj == FI_WAIT_YIELD || now - start < YIELD_US) {
+        /* Without a wait object there is nothing to sleep on, but applications wait all the same. */
+        if (cntr->obj == FI_WAIT_YIELD || cntr->obj == FI_WAIT_NONE || now - start < YIELD_US) {
             (void)sched_yield();
             continue;
         }
@@ -137,6 +138,7 @@ static int cntr_close(struct fid *fid)
     struct npu_cntr *cntr = hc_container_of(fid, struct npu_cntr, fid.fid);
     if (npu_in_use(&cntr->refs))
         return -FI_EBUSY;
+    npu_cntr_unfollow(cntr);
     npu_wait_fini(&cntr->hub.wait);
     npu_put(&cntr->domain->refs);
     free(cntr->hub.eps);
@@ -177,6 +179,7 @@ int npu_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct f
         return rc;
     }
     made->obj = obj;
+    hc_list_init(&made->follow_node);
     made->domain = hc_container_of(domain, struct npu_domain, fid);
     made->hub.lock.off = made->domain->serial;
     npu_get(&made->domain->refs);

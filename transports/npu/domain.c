@@ -15,6 +15,56 @@ static int domain_close(struct fid *fid)
     return 0;
 }
 
+/* ---- Members ---- */
+
+static struct npu_hub *hub_of(struct hc_list *follower)
+{
+    return &hc_list_entry(follower, struct npu_cntr, follow_node)->hub;
+}
+
+int npu_domain_join(struct npu_domain *domain, struct npu_ep *ep)
+{
+    struct hc_list *node;
+    int rc = 0;
+    npu_lock(&domain->members_lock);
+    hc_list_append(&domain->eps, &ep->domain_node);
+    for (node = domain->followers.next; node != &domain->followers && rc == 0; node = node->next)
+        rc = npu_hub_add(hub_of(node), ep);
+    npu_unlock(&domain->members_lock);
+    return rc;
+}
+
+void npu_domain_leave(struct npu_domain *domain, struct npu_ep *ep)
+{
+    struct hc_list *node;
+    npu_lock(&domain->members_lock);
+    hc_list_remove(&ep->domain_node);
+    hc_list_for_each(node, &domain->followers) npu_hub_remove(hub_of(node), ep);
+    npu_unlock(&domain->members_lock);
+}
+
+int npu_cntr_follow(struct npu_cntr *cntr)
+{
+    struct npu_domain *domain = cntr->domain;
+    struct hc_list *node;
+    int rc = 0;
+    npu_lock(&domain->members_lock);
+    if (hc_list_empty(&cntr->follow_node)) {
+        for (node = domain->eps.next; node != &domain->eps && rc == 0; node = node->next)
+            rc = npu_hub_add(&cntr->hub, hc_list_entry(node, struct npu_ep, domain_node));
+        hc_list_append(&domain->followers, &cntr->follow_node);
+    }
+    npu_unlock(&domain->members_lock);
+    return rc;
+}
+
+void npu_cntr_unfollow(struct npu_cntr *cntr)
+{
+    npu_lock(&cntr->domain->members_lock);
+    hc_list_remove(&cntr->follow_node);
+    npu_unlock(&cntr->domain->members_lock);
+}
+
 static int domain_bind(struct fid *fid, struct fid *other, uint64_t flags)
 {
     struct npu_domain *domain = hc_container_of(fid, struct npu_domain, fid.fid);
@@ -98,7 +148,9 @@ int npu_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
         return -FI_ENOMEM;
     enum fi_threading threading = info->domain_attr->threading;
     made->serial = threading == FI_THREAD_DOMAIN;
-    made->lock.off = made->serial;
+    made->lock.off = made->members_lock.off = made->serial;
+    hc_list_init(&made->eps);
+    hc_list_init(&made->followers);
     made->fabric = hc_container_of(fabric, struct npu_fabric, fid);
     made->caps = info->caps;
     made->mr_mode = info->domain_attr->mr_mode;

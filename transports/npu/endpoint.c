@@ -424,6 +424,7 @@ static int ep_close(struct fid *fid)
     }
     if (npu_in_use(&ep->refs))
         return -FI_EBUSY;
+    npu_domain_leave(ep->domain, ep);
     unbind_all(ep); /* from here on no other thread comes by */
     npu_put(&ep->domain->refs);
     ep_destroy(ep);
@@ -505,10 +506,14 @@ int npu_ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **ep
     made->port.fid.tagged = &npu_tagged_ops;
     made->port.fid.rma = &npu_rma_ops;
     made->port.fid.atomic = &npu_atomic_ops;
+    hc_list_init(&made->domain_node);
     rc = configure(made, info);
     if (rc == 0)
         rc = allocate(made);
+    if (rc == 0)
+        rc = npu_domain_join(domain, made);
     if (rc < 0) {
+        npu_domain_leave(domain, made);
         ep_destroy(made);
         return rc;
     }

@@ -163,7 +163,7 @@ struct npu_ep {
     struct npu_domain *domain;
     atomic_int refs; /* aliases, memory regions */
     struct npu_av *av;
-    struct hc_list av_node;
+    struct hc_list av_node, domain_node;
     struct npu_eq *eq;
     struct npu_cq *tx_cq, *rx_cq;
     bool tx_selective, rx_selective;

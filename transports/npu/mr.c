@@ -137,8 +137,14 @@ static int bind_cntr(struct npu_mr *mr, struct fid *other, uint64_t flags)
         return -FI_EBADFLAGS;
     if (mr->cntr)
         return -FI_EINVAL;
-    mr->cntr = hc_container_of(other, struct npu_cntr, fid.fid);
-    npu_get(&mr->cntr->refs);
+    struct npu_cntr *cntr = hc_container_of(other, struct npu_cntr, fid.fid);
+    if (cntr->domain != mr->domain)
+        return -FI_EDOMAIN;
+    int rc = npu_cntr_follow(cntr);
+    if (rc < 0)
+        return rc;
+    mr->cntr = cntr;
+    npu_get(&cntr->refs);
     return 0;
 }
 

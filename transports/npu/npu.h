@@ -23,7 +23,8 @@
  * queues.
  *
  * **Locks**, in this order; each is held for a bounded time, none while waiting:
- * 1. npu_hub.lock, npu_av.eps_lock (lists of endpoints), 2. npu_ep.lock, 3. npu_av.lock, npu_domain.lock,
+ * 1. npu_domain.members_lock, then npu_hub.lock, npu_av.eps_lock (lists of endpoints), 2. npu_ep.lock, 3.
+ * npu_av.lock, npu_domain.lock,
  * 4. npu_cq.lock, npu_eq.lock. What takes an endpoint, a peer or an operation expects the endpoint's lock
  * held unless it says otherwise. With FI_THREAD_DOMAIN the application serialises: locks are no-ops.
  *
@@ -224,10 +225,16 @@ struct npu_domain {
     struct npu_lock lock;
     struct hc_list *mr_buckets; /* registrations by key */
     uint64_t next_key;
+    struct npu_lock members_lock; /* lock order: before the hubs' */
+    struct hc_list eps;           /* all endpoints */
+    struct hc_list followers;     /* counters that move all of them */
 };
 
 int npu_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
                     void *context);
+/* An endpoint of the domain is there, is gone. No lock held. */
+int npu_domain_join(struct npu_domain *domain, struct npu_ep *ep);
+void npu_domain_leave(struct npu_domain *domain, struct npu_ep *ep);
 
 /* ---- Event queue ---- */
 
@@ -305,10 +312,14 @@ struct npu_cntr {
     _Atomic uint64_t value, errors;
     uint64_t seen, seen_errors; /* at the last fi_poll, fi_cntr_set or fi_cntr_add */
     enum fi_wait_obj obj;
+    struct hc_list follow_node; /* npu_domain.followers, or alone */
 };
 
 int npu_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
                   void *context);
+/* A counter of registrations: it moves all endpoints of the domain, now and later. No lock held. */
+int npu_cntr_follow(struct npu_cntr *cntr);
+void npu_cntr_unfollow(struct npu_cntr *cntr);
 void npu_cntr_count(struct npu_cntr *cntr, bool error);
 
 int npu_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **poll);
