@@ -2,3 +2,14 @@
 dist_check_SCRIPTS += tests/npu/info.sh tests/npu/pingpong.sh
 TESTS += tests/npu/info.sh tests/npu/pingpong.sh
 EXTRA_DIST += tests/npu/lib.sh
+# Pairs of processes; they link libfabric, and load the provider from FI_PROVIDER_PATH.
+check_LTLIBRARIES += libnpupair.la
+libnpupair_la_SOURCES = tests/npu/pair.c tests/npu/pair.h
+libnpupair_la_CFLAGS = $(AM_CFLAGS) $(LIBFABRIC_CFLAGS)
+libnpupair_la_LIBADD = $(LIBFABRIC_LIBS)
+check_PROGRAMS += tests/npu/rma
+tests_npu_rma_SOURCES = tests/npu/rma.c
+tests_npu_rma_CFLAGS = $(AM_CFLAGS) $(LIBFABRIC_CFLAGS)
+tests_npu_rma_LDADD = libnpupair.la
+dist_check_SCRIPTS += tests/npu/rma.sh
+TESTS += tests/npu/rma.sh

@@ -156,6 +156,8 @@ int npu_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
     made->mr_mode = info->domain_attr->mr_mode;
     made->format = info->addr_format;
     made->device = device;
+    made->direct_copy = true;
+    (void)fi_param_get_bool(&npu_provider, "direct_copy", &made->direct_copy);
     rc = npu_mr_table_init(made);
     if (rc < 0) {
         free(made);

@@ -288,7 +288,8 @@ static bool may_copy(struct npu_chan *chan)
         const struct npu_chan_head *head = &chan->memory->head;
         struct iovec here = {&seen, sizeof(seen)};
         struct iovec there = {(void *)(uintptr_t)head->proof_addr, sizeof(seen)};
-        bool proven = chan->pid > 0 && process_vm_readv(chan->pid, &here, 1, &there, 1, 0) == sizeof(seen) &&
+        bool proven = chan->peer.ep->domain->direct_copy && chan->pid > 0 &&
+                      process_vm_readv(chan->pid, &here, 1, &there, 1, 0) == sizeof(seen) &&
                       seen == head->proof;
         chan->copies = proven ? NPU_COPIES_WORK : NPU_COPIES_DENIED;
         if (!proven)

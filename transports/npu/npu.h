@@ -218,6 +218,7 @@ struct npu_domain {
     uint64_t caps;
     int mr_mode;
     int device;      /* visible index, -1: none */
+    int direct_copy; /* FI_NPU_DIRECT_COPY */
     bool serial;     /* the application serialises: no locks */
     uint32_t format; /* of addresses, as fi_info said */
     struct npu_eq *eq;

@@ -14,6 +14,8 @@ struct fi_provider npu_provider = {
 FI_EXT_INI;
 FI_EXT_INI
 {
+    fi_param_define(&npu_provider, "direct_copy", FI_PARAM_BOOL,
+                    "Copy long RMA transfers straight between two processes' memories (default: yes)");
     return &npu_provider;
 }
 
