@@ -1,8 +1,8 @@
 /*
- * Transfers with device memory on a side. Per direction there is one stream of the device, a lane. Copies
- * that are handed over together share an event, which is what polling looks at: a batch costs one. What the
- * device's engines do not reach, pageable host memory, passes through pieces of pinned staging memory,
- * several under way at a time.
+ * Transfers with device memory on a side. Per direction there are some streams of the device, lanes, which
+ * take turns. Copies that are handed over together share an event per lane, which is what polling looks at.
+ * What the device's engines do not reach, pageable host memory, passes through pieces of pinned staging
+ * memory, several under way at a time.
  *
  * A failure stays on a stream of the device, and does not tell which copy it was. So everything that is under
  * way on the lane fails with it, and the lane gets a new stream.
@@ -17,7 +17,9 @@
 #include <stdlib.h>
 
 enum {
-    LANES = 3,
+    DIRECTIONS = 3,
+    WIDTH = 8, /* lanes of a direction: copies of one stream wait for each other's latency */
+    LANES = DIRECTIONS * WIDTH,
     COPIES_PER_SLAB = 64,
     GROUP_BYTES = 4 << 20, /* copies that share an event: more would delay the first for the last */
     PIECES_SHARE = 16,     /* of buffer_size is a piece */
@@ -52,7 +54,8 @@ struct hc_transfer_device {
     struct hcomm_context *context;
     struct hc_device *device;
     const struct hc_acl *acl;
-    struct lane lanes[LANES];
+    struct lane lanes[LANES]; /* WIDTH for each direction */
+    unsigned turn;
     struct hc_list free_groups;
     struct hc_pool copies;
     unsigned groups_in_flight;
@@ -108,9 +111,9 @@ hcomm_status_t hc_transfer_device_create(struct hc_transfers *engine)
     device->context = engine->context;
     device->device = engine->context->device;
     device->acl = hc_device_acl(device->device);
-    static const int kinds[LANES] = {HC_ACL_H2D, HC_ACL_D2H, HC_ACL_D2D};
+    static const int kinds[DIRECTIONS] = {HC_ACL_H2D, HC_ACL_D2H, HC_ACL_D2D};
     for (size_t i = 0; i < LANES; i++) {
-        device->lanes[i].kind = kinds[i];
+        device->lanes[i].kind = kinds[i / WIDTH];
         hc_list_init(&device->lanes[i].groups);
     }
     hc_list_init(&device->free_groups);
@@ -326,9 +329,11 @@ static struct copy *new_copy(struct hc_transfers *engine, struct hc_transfer *tr
     return copy;
 }
 
+/* The lane whose turn it is. */
 static struct lane *lane_of(struct hc_transfer_device *device, bool to_device, bool from_device)
 {
-    return &device->lanes[to_device && from_device ? 2 : to_device ? 0 : 1];
+    unsigned direction = to_device && from_device ? 2 : to_device ? 0 : 1;
+    return &device->lanes[direction * WIDTH + device->turn++ % WIDTH];
 }
 
 /* ---- starting ---- */
