@@ -69,6 +69,8 @@ EXTRA_DIST += \
 	bench/peers.py \
 	bench/results/last.csv \
 	bench/results/last.md \
+	bench/results/transfer.csv \
+	bench/results/transfer.md \
 	bench/smoke.sh \
 	bench/startup \
 	bench/tables.py \
