@@ -223,7 +223,8 @@ static void fail(struct hcomm_request *request, hcomm_status_t status)
         request->status = status;
     }
     request->issued = request->accept;
-    hc_staged_quit(request);
+    if (request->staged)
+        hc_staged_quit(request);
 }
 
 /* ---- sending pieces ---- */
