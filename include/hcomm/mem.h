@@ -21,6 +21,10 @@ extern "C" {
  * pinned: the device's engines reach it, copies are asynchronous. NULL when the pool (mem_pool_size) or the
  * system has no room, or handle is NULL or size 0; hcomm_error_detail() tells which. Owned by the caller
  * until hcomm_free_host_mem(); what is left is freed by hcomm_finalize(). Any thread.
+ *
+ * The memory is shared: ranks of the same host map it to copy large messages straight out of it and into it,
+ * and a forked child sees its parent's memory, not a copy. Blocks of up to 64 MiB take their memory from the
+ * system here, larger ones when they are touched.
  */
 HCOMM_API void *hcomm_alloc_host_mem(hcomm_handle_t handle, size_t size);
 

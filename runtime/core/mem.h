@@ -1,6 +1,6 @@
 /*
- * Pool of host memory for applications. One contiguous range of addresses is reserved at creation (pages are
- * provided by the kernel at first touch); blocks are cut from it. What the allocator knows about blocks is
+ * Pool of host memory for applications. One arena (runtime/base/arena.h) is reserved at creation, whose pages
+ * the kernel provides at allocation or first touch; blocks are cut from it. What the allocator knows about blocks is
  * kept outside the range, so that an application's overrun cannot damage it.
  *
  * Free blocks are kept in lists by power of two of their size (segregated fits: D. Knuth, "The Art of
