@@ -28,6 +28,7 @@ int npu_buf_init(struct npu_buf *buf, const struct iovec *iov, void **desc, size
         return -FI_EINVAL;
     buf->count = (unsigned)count;
     buf->device = NULL;
+    bool host = false;
     if (count == 0)
         buf->iov[0] = (struct iovec){NULL, 0};
     else
@@ -36,8 +37,10 @@ int npu_buf_init(struct npu_buf *buf, const struct iovec *iov, void **desc, size
         struct npu_mr *mr = desc[i];
         if (mr && mr->device >= 0)
             buf->device = mr;
+        else if (iov[i].iov_len)
+            host = true;
     }
-    return 0;
+    return buf->device && host ? -FI_EINVAL : 0;
 }
 
 void npu_iov_gather(const struct iovec *iov, size_t count, void *to)

@@ -29,13 +29,14 @@ enum {
     NPU_WINDOW = 1 << 20,
     NPU_STREAMS = 8,
     NPU_EARLY = 4,
+    NPU_STREAM_DMA = -2, /* npu_rx.stream: a device copies the message (npu_rx.dma) */
     NPU_STREAM_BYTES = 128 << 10,
     NPU_PIECE = 16 << 10, /* progress of a stream is published that often */
     NPU_REPLIES = 256,
     NPU_AWAITING = 128,
     /* The longest request: operands and all ranges. */
     NPU_RMA_RECORD_MAX =
-        NPU_RMA_INLINE_MAX + (int)sizeof(struct npu_rma_head) +
+        NPU_RMA_INLINE_MAX + (int)sizeof(struct npu_rma_head) + (int)sizeof(struct npu_ipc_range) +
         NPU_IOV_LIMIT * ((int)sizeof(struct npu_rma_target) + (int)sizeof(struct npu_rma_local)),
     NPU_REPLY_MASK = NPU_REPLIES - 1,
 };
@@ -80,6 +81,7 @@ struct npu_chan_head {
     struct npu_stream forth, back; /* RMA: to the receiver; to the sender, whose roles are then reversed */
     HC_CACHE_ALIGNED uint64_t proof_addr; /* where in the sender's memory `proof` is */
     uint64_t proof;
+    HC_CACHE_ALIGNED _Atomic int32_t receiver_pid; /* as the device runtime knows it, 0: not (yet) */
 };
 _Static_assert(sizeof(struct npu_chan_head) <= NPU_PAGE, "the head is one page");
 
@@ -110,12 +112,24 @@ enum { NPU_TX_QUEUED = 0, NPU_TX_RMA = 16, NPU_TX_RMA_STREAM = 17 };
 
 /* The request that a receiver serves, and what of the next one is being read. */
 struct npu_serve {
-    enum { NPU_SERVE_NONE, NPU_SERVE_DIRECT, NPU_SERVE_STREAM } how; /* NONE: nothing under way */
+    enum {
+        NPU_SERVE_NONE,
+        NPU_SERVE_DIRECT,
+        NPU_SERVE_DMA,
+        NPU_SERVE_STREAM
+    } how; /* NONE: nothing under way */
     bool has_data;
     struct npu_rma_request request;
     uint64_t id, data;
     uint64_t at;   /* bytes moved */
     uint64_t base; /* of a write in the forth stream */
+    struct npu_dma *dma;
+};
+
+/* Where a message is in the sender's device memory; npu_arrival.base points to it while it is not matched. */
+struct npu_held_range {
+    struct hc_list node;
+    struct npu_ipc_range range;
 };
 
 /* Whether the receiver can copy from and to the sender's memory. */
@@ -147,6 +161,7 @@ struct npu_chan {
     uint64_t freed, freed_published; /* bytes of the window given back */
     unsigned granted;                /* bits of the granted streams in use */
     struct hc_list waiting;          /* matched receives that wait for a stream */
+    struct hc_list ranges;           /* struct npu_held_range of messages that are not matched yet */
 
     /* RMA. */
     uint64_t forth_pos, back_pos; /* bytes ever given to these streams */
@@ -228,6 +243,8 @@ bool npu_chan_rma_send_pending(struct npu_chan *chan);
 int npu_chan_on_rma(struct npu_chan *chan, const struct npu_record *record, uint64_t word);
 /* Go on with the request that is being served. */
 bool npu_chan_serve(struct npu_chan *chan);
+/* Let go of the request that is being served. */
+void npu_chan_stop_serving(struct npu_chan *chan);
 bool npu_chan_serve_pending(struct npu_chan *chan);
 
 static inline bool npu_chan_serving(const struct npu_chan *chan)

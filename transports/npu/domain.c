@@ -1,3 +1,4 @@
+#include "transports/npu/dma.h"
 #include "transports/npu/rma.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@ static int domain_close(struct fid *fid)
     struct npu_domain *domain = hc_container_of(fid, struct npu_domain, fid.fid);
     if (npu_in_use(&domain->refs))
         return -FI_EBUSY;
+    npu_dma_fini(domain);
     npu_mr_table_fini(domain);
     if (domain->eq)
         npu_put(&domain->eq->refs);

@@ -14,6 +14,7 @@ struct npu_rx;
 struct npu_arrival;
 struct npu_send;
 struct npu_rma;
+struct npu_dma;
 
 /* ---- Paths ---- */
 
@@ -139,6 +140,7 @@ struct npu_rx {
     /* The path's own: */
     int stream;
     uint64_t at, end;
+    struct npu_dma *dma;
 };
 
 enum npu_cntr_use {

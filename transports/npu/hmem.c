@@ -1,4 +1,4 @@
-/* Copies between host memory and the memory of a device. */
+/* Copies between host memory and the memory of a device, one at a time: see dma.c for engines. */
 #include "transports/npu/buf.h"
 #include "transports/npu/device.h"
 

@@ -18,8 +18,8 @@ static const uint64_t free_caps = FI_MULTI_RECV | FI_LOCAL_COMM | FI_FENCE;
 static const uint64_t costly_caps = FI_SOURCE | FI_SOURCE_ERR | FI_AV_USER_ID | FI_RMA_EVENT;
 
 static const uint64_t tx_caps =
-    FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE | FI_FENCE;
-static const uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ |
+    FI_HMEM | FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE | FI_FENCE;
+static const uint64_t rx_caps = FI_HMEM | FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ |
                                 FI_REMOTE_WRITE | FI_RMA_EVENT | FI_DIRECTED_RECV | FI_MULTI_RECV |
                                 FI_SOURCE | FI_SOURCE_ERR | FI_AV_USER_ID;
 static const uint64_t domain_caps = FI_LOCAL_COMM;
@@ -71,7 +71,7 @@ static bool is_name(const char *what, const char *wanted, const char *name)
 
 static uint64_t all_caps(void)
 {
-    return primary_caps | message_ways | memory_ways | free_caps | costly_caps;
+    return FI_HMEM | primary_caps | message_ways | memory_ways | free_caps | costly_caps;
 }
 
 static bool tx_fits(const struct fi_tx_attr *tx, uint64_t caps)
@@ -224,12 +224,20 @@ uint64_t npu_info_full_caps(uint64_t caps)
     return caps;
 }
 
-static uint64_t answer_caps(const struct fi_info *hints)
+/* Device memory is for applications that register it (FI_MR_HMEM), in a domain with a device. */
+static bool offers_hmem(const struct fi_info *hints, int device)
 {
+    int mode = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
+    return device >= 0 && (mode & FI_MR_HMEM);
+}
+
+static uint64_t answer_caps(const struct fi_info *hints, int device)
+{
+    uint64_t hmem = offers_hmem(hints, device) ? FI_HMEM : 0;
     /* What changes how completions look is only for those who ask for it. */
     if (!hints || !hints->caps)
-        return all_caps() & ~(FI_SOURCE_ERR | FI_AV_USER_ID);
-    uint64_t caps = (hints->caps & (primary_caps | costly_caps)) | free_caps;
+        return (all_caps() & ~(FI_HMEM | FI_SOURCE_ERR | FI_AV_USER_ID)) | hmem;
+    uint64_t caps = (hints->caps & (primary_caps | costly_caps | hmem)) | free_caps;
     return npu_info_full_caps(caps | (hints->caps & (message_ways | memory_ways)));
 }
 
@@ -300,7 +308,7 @@ static void answer_domain(uint32_t version, const struct fi_info *hints, struct 
         .data_progress = FI_PROGRESS_MANUAL,
         .resource_mgmt = FI_RM_ENABLED,
         .av_type = wanted ? wanted->av_type : FI_AV_UNSPEC,
-        .mr_mode = answer_mr_mode(version, hints),
+        .mr_mode = answer_mr_mode(version, hints) | (info->caps & FI_HMEM ? FI_MR_HMEM : 0),
         .mr_key_size = KEY_SIZE,
         .cq_data_size = DATA_SIZE,
         .cq_cnt = MANY,
@@ -368,7 +376,7 @@ static int answer(uint32_t version, const struct fi_info *hints, const struct ad
     struct fi_info *made = fi_allocinfo();
     if (!made)
         return -FI_ENOMEM;
-    made->caps = answer_caps(hints);
+    made->caps = answer_caps(hints, device);
     answer_tx(hints, made);
     answer_rx(hints, made);
     answer_ep(made);
@@ -442,6 +450,8 @@ static bool domain_wanted(const struct fi_info *hints, int device)
 {
     const struct fi_domain_attr *attr = hints ? hints->domain_attr : NULL;
     int named = device;
+    if (hints && (hints->caps & FI_HMEM) && !offers_hmem(hints, device))
+        return false;
     if (attr && attr->domain)
         return hc_container_of(attr->domain, struct npu_domain, fid)->device == device;
     if (attr && attr->name)

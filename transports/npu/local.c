@@ -171,6 +171,7 @@ static struct npu_chan *chan_new(struct npu_local *local, int fd, bool outgoing)
     hc_list_init(&chan->sending);
     hc_list_init(&chan->busy_node);
     hc_list_init(&chan->waiting);
+    hc_list_init(&chan->ranges);
     return chan;
 }
 
@@ -188,6 +189,10 @@ static void chan_free(struct npu_chan *chan)
     hang_up(chan);
     hc_list_remove(&chan->node);
     hc_list_remove(&chan->busy_node);
+    struct hc_list *node;
+    while ((node = hc_list_pop(&chan->ranges)))
+        free(hc_list_entry(node, struct npu_held_range, node));
+    npu_chan_stop_serving(chan);
     free(chan->serve);
     if (chan->memory)
         (void)munmap(chan->memory, sizeof(*chan->memory));
@@ -423,6 +428,8 @@ static int attach(struct npu_chan *chan)
     rc = add_in(chan->local, chan);
     if (rc < 0)
         return rc;
+    /* relaxed: without it the sender takes another way */
+    atomic_store_explicit(&memory->head.receiver_pid, npu_dma_pid(), memory_order_relaxed);
     bool both = hello.barrier && chan->local->barrier;
     chan->fence = !both;
     if (chan->peer.ep->armed)
@@ -643,6 +650,13 @@ void npu_local_close(struct npu_ep *ep)
     struct npu_local *local = ep->local;
     if (!local)
         return;
+    struct hc_list *node;
+    hc_list_for_each(node, &local->reading)
+    {
+        struct npu_rx *rx = hc_list_entry(node, struct npu_rx, node);
+        if (rx->stream == NPU_STREAM_DMA)
+            npu_dma_abandon(rx->dma);
+    }
     if (local->listen.fd >= 0)
         (void)close(local->listen.fd);
     while (local->in_count)

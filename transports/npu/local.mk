@@ -20,6 +20,8 @@ libnpu_fi_la_SOURCES = \
 	transports/npu/cq.c \
 	transports/npu/device.c \
 	transports/npu/device.h \
+	transports/npu/dma.c \
+	transports/npu/dma.h \
 	transports/npu/domain.c \
 	transports/npu/endpoint.c \
 	transports/npu/ep.h \

@@ -1,6 +1,7 @@
 /* The receiving side of a channel. */
 #include "transports/npu/chan.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { BUDGET = 32 }; /* records of one channel per call, so that all channels have their turn */
@@ -97,8 +98,63 @@ static bool available(const struct npu_rx *rx, uint64_t *bytes)
     return *bytes <= NPU_STREAM_BYTES || (uint64_t)ahead <= NPU_STREAM_BYTES;
 }
 
+/* ---- Messages that a device copies ---- */
+
+/* Keep the range of a message until it is matched. */
+static int hold_range(struct npu_chan *chan, const unsigned char *bytes, struct npu_arrival *arrival)
+{
+    struct npu_held_range *held = malloc(sizeof(*held));
+    if (!held)
+        return -FI_ENOMEM;
+    memcpy(&held->range, bytes, sizeof(held->range));
+    hc_list_append(&chan->ranges, &held->node);
+    arrival->base = (uintptr_t)held;
+    return 0;
+}
+
+/* Take what was held of a message, if anything; then it is gone. */
+static bool take_range(const struct npu_arrival *arrival, struct npu_ipc_range *range)
+{
+    struct npu_held_range *held = arrival->stream < 0 ? (void *)(uintptr_t)arrival->base : NULL;
+    if (!held)
+        return false;
+    *range = held->range;
+    hc_list_remove(&held->node);
+    free(held);
+    return true;
+}
+
+/* False: the message has to come another way. */
+static bool begin_dma(struct npu_chan *chan, struct npu_rx *rx, const struct npu_ipc_range *range,
+                      size_t wanted)
+{
+    if (!rx->buf.device || rx->buf.count != 1 || wanted == 0)
+        return false;
+    rx->dma = npu_dma_start(rx->buf.device, rx->buf.iov[0].iov_base, range, wanted, false);
+    if (!rx->dma)
+        return false;
+    rx->stream = NPU_STREAM_DMA;
+    hc_list_append(&chan->local->reading, &rx->node);
+    return true;
+}
+
+static bool step_dma(struct npu_rx *rx)
+{
+    struct npu_chan *chan = chan_of(rx);
+    int rc = npu_dma_poll(rx->dma);
+    if (rc == -FI_EAGAIN)
+        return false;
+    rx->dma = NULL;
+    hc_list_remove(&rx->node);
+    npu_chan_reply(chan, NPU_REPLY_CTS, rx->arrival.id, 0, 0); /* the sender's buffer is no longer needed */
+    npu_rx_finish(chan->peer.ep, rx, -rc);
+    return true;
+}
+
 bool npu_chan_stream_pending(const struct npu_rx *rx)
 {
+    if (rx->stream == NPU_STREAM_DMA)
+        return true; /* nothing wakes for it */
     uint64_t bytes = 0;
     return !available(rx, &bytes) || bytes || rx->at == rx->end || chan_of(rx)->peer.dead ||
            chan_of(rx)->closing;
@@ -106,6 +162,8 @@ bool npu_chan_stream_pending(const struct npu_rx *rx)
 
 bool npu_chan_read_stream(struct npu_rx *rx)
 {
+    if (rx->stream == NPU_STREAM_DMA)
+        return step_dma(rx);
     struct npu_chan *chan = chan_of(rx);
     struct npu_stream *stream = &chan->memory->head.streams[rx->stream];
     const unsigned char *bytes = chan->memory->streams[rx->stream];
@@ -184,6 +242,8 @@ static void skip_stream(struct npu_chan *chan, const struct npu_arrival *arrival
 void npu_chan_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, struct npu_rx *rx)
 {
     struct npu_chan *chan = npu_chan_of(peer);
+    struct npu_ipc_range range;
+    bool ipc = take_range(arrival, &range);
     if (!rx && arrival->payload) {
         if (arrival->flags & FI_DELIVERY_COMPLETE)
             npu_chan_delivered(peer, arrival);
@@ -204,7 +264,7 @@ void npu_chan_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, st
         npu_rx_finish(peer->ep, rx, 0);
     } else if (peer->dead || chan->closing) {
         npu_rx_finish(peer->ep, rx, FI_ECONNRESET);
-    } else {
+    } else if (!ipc || !begin_dma(chan, rx, &range, wanted)) {
         hc_list_append(&chan->waiting, &rx->node);
         grant_next(chan);
     }
@@ -213,8 +273,11 @@ void npu_chan_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, st
 bool npu_chan_lost(struct npu_peer *peer, const struct npu_arrival *arrival)
 {
     const struct npu_chan *chan = npu_chan_of(peer);
-    if (arrival->stream < 0)
+    struct npu_ipc_range range;
+    if (arrival->stream < 0) {
+        (void)take_range(arrival, &range);
         return true;
+    }
     uint64_t written =
         atomic_load_explicit(&chan->memory->head.streams[arrival->stream].written, memory_order_acquire);
     return written - arrival->base < arrival->len;
@@ -270,7 +333,9 @@ static int on_rts(struct npu_chan *chan, struct npu_record *record, uint64_t wor
     struct npu_rts rts;
     unsigned flags = npu_record_flags(word);
     memcpy(&rts, record->payload, sizeof(rts));
-    if (npu_record_len(word) != sizeof(rts) || rts.len > NPU_MAX_MSG_SIZE ||
+    size_t size = sizeof(rts) + (flags & NPU_RECORD_IPC ? sizeof(struct npu_ipc_range) : 0);
+    if (npu_record_len(word) != size || !npu_ring_fits(&chan->reader, npu_record_lines(size)) ||
+        ((flags & NPU_RECORD_STREAM) && (flags & NPU_RECORD_IPC)) || rts.len > NPU_MAX_MSG_SIZE ||
         ((flags & NPU_RECORD_STREAM) && (rts.stream >= NPU_EARLY || rts.len == 0))) {
         npu_chan_fail(chan, "a malformed announcement");
         return -FI_EIO;
@@ -282,12 +347,17 @@ static int on_rts(struct npu_chan *chan, struct npu_record *record, uint64_t wor
         arrival.stream = (int)rts.stream;
         arrival.base = chan->stream_pos[rts.stream];
     }
-    int rc = npu_arrive(chan->peer.ep, &arrival);
-    if (hc_unlikely(rc < 0))
+    struct npu_ipc_range range;
+    int rc = flags & NPU_RECORD_IPC ? hold_range(chan, record->payload + sizeof(rts), &arrival) : 0;
+    if (rc == 0)
+        rc = npu_arrive(chan->peer.ep, &arrival);
+    if (hc_unlikely(rc < 0)) {
+        (void)take_range(&arrival, &range);
         return rc;
+    }
     if (flags & NPU_RECORD_STREAM)
         chan->stream_pos[rts.stream] += rts.len;
-    consume(chan, 1);
+    consume(chan, npu_record_lines(size));
     return 0;
 }
 

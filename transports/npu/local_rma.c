@@ -6,6 +6,7 @@
  * - Short writes and operands come with the request. Short answers go back through the `back` stream.
  * - Long transfers between host memories are copied across processes by the target (process_vm_readv(2),
  *   process_vm_writev(2)), where that is allowed.
+ * - Long transfers between memories of devices are copied by an engine of the target's device (dma.c).
  * - Else a write asks the initiator (CTS) to send through the `forth` stream, and a read's bytes come in
  *   pieces through the `back` stream.
  * Every request is answered (DONE) with its error, or 0.
@@ -79,9 +80,25 @@ static int queue(struct npu_chan *chan, struct npu_tx *tx, const struct npu_rma 
     return 0;
 }
 
-int npu_chan_rma(struct npu_peer *peer, const struct npu_rma *op)
+/* Tell the target of a long buffer on a device, so that the engines can copy. */
+static bool tell_ipc(struct npu_chan *chan, const struct npu_rma *op, struct npu_ipc_range *range)
+{
+    struct npu_buf buf;
+    int32_t pid = atomic_load_explicit(&chan->memory->head.receiver_pid, memory_order_relaxed);
+    if (op->op > NPU_RMA_READ || op->len <= NPU_RMA_INLINE_MAX ||
+        !npu_desc_on_device(op->desc, op->iov_count))
+        return false;
+    return npu_buf_init(&buf, op->iov, op->desc, op->iov_count) == 0 && npu_dma_export(&buf, pid, range);
+}
+
+int npu_chan_rma(struct npu_peer *peer, const struct npu_rma *described)
 {
     struct npu_chan *chan = npu_chan_of(peer);
+    struct npu_ipc_range range;
+    struct npu_rma copy, *op = &copy;
+    copy = *described;
+    if (hc_unlikely(tell_ipc(chan, op, &range)))
+        copy.ipc = &range;
     struct npu_tx *tx;
     struct npu_record *record = NULL;
     size_t size = npu_rma_size(op);
@@ -321,6 +338,48 @@ static bool step_direct(struct npu_chan *chan)
     return true;
 }
 
+/* ---- The target: copies by devices ---- */
+
+/* Both buffers are on devices, in one piece each. */
+static bool start_dma(struct npu_chan *chan)
+{
+    struct npu_serve *serve = chan->serve;
+    struct npu_target target;
+    bool read = npu_rma_is_read(&serve->request);
+    if (!(serve->request.head.flags & NPU_RMA_IPC) || serve->request.head.targets != 1)
+        return false;
+    if (npu_target_hold(chan->peer.ep, &serve->request.targets[0], read ? FI_REMOTE_READ : FI_REMOTE_WRITE,
+                        &target))
+        return false;
+    if (target.buf.device && target.buf.count == 1)
+        serve->dma = npu_dma_start(target.mr, target.buf.iov[0].iov_base, &serve->request.ipc,
+                                   serve->request.head.len, read);
+    npu_target_drop(&target);
+    return serve->dma;
+}
+
+static bool step_dma(struct npu_chan *chan, bool *moved)
+{
+    int rc = npu_dma_poll(chan->serve->dma);
+    if (rc == -FI_EAGAIN)
+        return true;
+    chan->serve->dma = NULL;
+    *moved = true;
+    done(chan, -rc, 0);
+    return false;
+}
+
+void npu_chan_stop_serving(struct npu_chan *chan)
+{
+    struct npu_serve *serve = chan->serve;
+    if (!serve)
+        return;
+    if (serve->dma)
+        npu_dma_abandon(serve->dma);
+    serve->dma = NULL;
+    serve->how = NPU_SERVE_NONE;
+}
+
 /* ---- The target: streams ---- */
 
 /* Put up to n bytes of a read, or a result, into the back stream. Returns how many. */
@@ -414,12 +473,15 @@ bool npu_chan_serve(struct npu_chan *chan)
     struct npu_serve *serve = chan->serve;
     if (serve->how == NPU_SERVE_DIRECT) {
         going = step_direct(chan);
+    } else if (serve->how == NPU_SERVE_DMA) {
+        moved = false;
+        going = step_dma(chan, &moved);
     } else {
         moved = false;
         going = npu_rma_is_read(&serve->request) ? step_back(chan, &moved) : step_forth(chan, &moved);
     }
     if (going && !moved && (chan->closing || chan->peer.dead))
-        serve->how = NPU_SERVE_NONE; /* nobody waits for the rest */
+        npu_chan_stop_serving(chan); /* nobody waits for the rest */
     return moved;
 }
 
@@ -427,7 +489,7 @@ bool npu_chan_serve_pending(struct npu_chan *chan)
 {
     const struct npu_serve *serve = chan->serve;
     size_t room = 0;
-    if (serve->how == NPU_SERVE_DIRECT || chan->closing || chan->peer.dead)
+    if (serve->how != NPU_SERVE_STREAM || chan->closing || chan->peer.dead)
         return true;
     if (npu_rma_is_read(&serve->request))
         return stream_room(&chan->memory->head.back, chan->back_pos, &room) && room >= NPU_PIECE;
@@ -475,6 +537,8 @@ static void begin(struct npu_chan *chan)
     } else if (request->head.locals && !on_devices(chan, request) && may_copy(chan)) {
         serve->how = NPU_SERVE_DIRECT;
         (void)step_direct(chan);
+    } else if (start_dma(chan)) {
+        serve->how = NPU_SERVE_DMA;
     } else if (npu_rma_is_read(request)) {
         serve->how = NPU_SERVE_STREAM;
         (void)step_back(chan, &moved);

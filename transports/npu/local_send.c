@@ -184,19 +184,25 @@ static bool start_eager(struct npu_chan *chan, struct npu_tx *tx)
 
 static bool start_rts(struct npu_chan *chan, struct npu_tx *tx)
 {
-    struct npu_record *record = npu_ring_reserve(&chan->writer, 1);
+    struct npu_ipc_range range;
+    int32_t pid = atomic_load_explicit(&chan->memory->head.receiver_pid, memory_order_relaxed);
+    bool ipc = tx->buf.device && tx->buf.len > NPU_EAGER_MAX && npu_dma_export(&tx->buf, pid, &range);
+    size_t size = sizeof(struct npu_rts) + (ipc ? sizeof(range) : 0);
+    struct npu_record *record = npu_ring_reserve(&chan->writer, npu_record_lines(size));
     if (!record)
         return false;
-    int stream = tx->buf.len > NPU_EAGER_MAX ? early_stream(chan) : -1;
+    int stream = tx->buf.len > NPU_EAGER_MAX && !ipc ? early_stream(chan) : -1;
     struct npu_rts rts = {.len = tx->buf.len, .stream = stream < 0 ? 0 : (uint32_t)stream};
     record->tag = tx->tag;
     record->data = tx->data;
     record->id = npu_tx_id(tx);
     memcpy(record->payload, &rts, sizeof(rts));
-    npu_ring_publish(&chan->writer, record, 1,
-                     npu_record_word(NPU_RECORD_RTS,
-                                     record_flags(tx->flags) | (stream >= 0 ? NPU_RECORD_STREAM : 0),
-                                     sizeof(rts)));
+    if (ipc)
+        memcpy(record->payload + sizeof(rts), &range, sizeof(range));
+    unsigned flags =
+        record_flags(tx->flags) | (stream >= 0 ? NPU_RECORD_STREAM : 0) | (ipc ? NPU_RECORD_IPC : 0);
+    npu_ring_publish(&chan->writer, record, npu_record_lines(size),
+                     npu_record_word(NPU_RECORD_RTS, flags, (uint32_t)size));
     npu_chan_kick(chan);
     if (stream >= 0) {
         start_stream(chan, tx, stream, tx->buf.len);

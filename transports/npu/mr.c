@@ -2,6 +2,8 @@
  * Memory registration. A registration is a set of address ranges that peers may name by a key; the paths look
  * keys up (npu_mr_hold) when they serve a peer's request.
  */
+#include "transports/npu/device.h"
+#include "transports/npu/dma.h"
 #include "transports/npu/ep.h"
 
 #include <sched.h>
@@ -112,6 +114,7 @@ static int mr_close(struct fid *fid)
     /* Another thread may be copying. */
     while (atomic_load_explicit(&mr->holders, memory_order_acquire))
         (void)sched_yield();
+    npu_dma_withdraw(mr);
     if (mr->ep)
         npu_put(&mr->ep->refs);
     if (mr->cntr)
@@ -215,9 +218,38 @@ static int check(const struct npu_domain *domain, const struct fi_mr_attr *attr,
         return -FI_EINVAL;
     if (attr->auth_key_size)
         return -FI_EINVAL;
-    if (attr->iface != FI_HMEM_SYSTEM && !(domain->caps & FI_HMEM))
+    if (attr->iface != FI_HMEM_SYSTEM &&
+        (!(domain->caps & FI_HMEM) || attr->iface != (enum fi_hmem_iface)NPU_HMEM_IFACE))
         return -FI_EOPNOTSUPP;
     return 0;
+}
+
+/* The device that an address belongs to, -1: host memory. */
+static int device_of(const struct hc_acl *acl, const void *ptr)
+{
+    struct hc_acl_pointer_attributes about = {{0, HC_ACL_MEMORY_UNREGISTERED}, 0, {0}};
+    if (acl->aclrtPointerGetAttributes(ptr, &about) != HC_ACL_OK ||
+        about.location.type != HC_ACL_MEMORY_DEVICE)
+        return -1;
+    return (int)about.location.id;
+}
+
+/* Which device the memory is on: both ends of all pieces must agree with each other, and with what was said.
+ */
+static int identify(struct npu_mr *mr, const struct fi_mr_attr *attr)
+{
+    const struct hc_acl *acl = mr->domain->caps & FI_HMEM ? npu_device_runtime() : NULL;
+    bool named = attr->iface == (enum fi_hmem_iface)NPU_HMEM_IFACE;
+    mr->device = -1;
+    if (!acl)
+        return named ? -FI_ENODEV : 0;
+    mr->device = device_of(acl, mr->iov[0].iov_base);
+    for (unsigned i = 0; i < mr->iov_count; i++) {
+        char *first = mr->iov[i].iov_base, *last = first + mr->iov[i].iov_len - 1;
+        if (mr->iov[i].iov_len && (device_of(acl, first) != mr->device || device_of(acl, last) != mr->device))
+            return -FI_EINVAL;
+    }
+    return named && (mr->device < 0 || attr->device.reserved != (uint64_t)mr->device) ? -FI_EINVAL : 0;
 }
 
 static int fill(struct npu_mr *mr, const struct fi_mr_attr *attr)
@@ -228,7 +260,9 @@ static int fill(struct npu_mr *mr, const struct fi_mr_attr *attr)
         return -FI_EINVAL;
     mr->access = attr->access;
     mr->iface = attr->iface;
-    mr->device = -1;
+    int rc = identify(mr, attr);
+    if (rc < 0)
+        return rc;
     mr->base = virtual_addresses(mr->domain) ? (uintptr_t)mr->iov[0].iov_base : 0;
     /* Several ranges have no common virtual address. */
     return mr->iov_count > 1 && virtual_addresses(mr->domain) ? -FI_EINVAL : 0;

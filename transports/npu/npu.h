@@ -42,8 +42,10 @@
  * local_rma.c carries them over channels.
  *
  * **Device memory.** Buffers of operations are struct npu_buf (buf.h); whoever moves payload calls
- * npu_buf_read() and npu_buf_write(), which branch once on `device`. A path that can do better (IPC and the
- * devices' engines) looks at `device` before it chooses a protocol.
+ * npu_buf_read() and npu_buf_write(), which branch once on `device`: that is the way through host memory.
+ * What memory is, is found out when it is registered (mr.c); operations tell by descriptor. Between two
+ * devices of a host, long messages and RMA are announced with an exported range (dma.h): the receiver, or
+ * target, imports it for the time of one copy by an engine; where that cannot be, the other way is taken.
  *
  * Capabilities are told in info.c, and only there: extend its lists when a part is complete.
  */
@@ -82,8 +84,12 @@ enum {
     NPU_DEFAULT_QUEUE = 1024, /* operations of an endpoint, entries of a queue */
     NPU_MAX_QUEUE = 65536,
     NPU_MIN_MULTI_RECV = 64, /* default of FI_OPT_MIN_MULTI_RECV */
+    NPU_MAX_DEVICES = 64,    /* whose memory is copied by engines */
     NPU_ERR_DATA_MAX = 64,   /* bytes of err_data: a source address fits */
 };
+/* fi_mr_attr.iface of device memory, as libfabric has no name for these devices; attr.device.reserved is then
+ * the visible index. FI_HMEM_SYSTEM does as well: what memory is, the device runtime is asked. */
+#define NPU_HMEM_IFACE   0x6e7075
 #define NPU_PROTOCOL     (FI_PROV_SPECIFIC | 0x6e7075U) /* "npu" */
 #define NPU_MAX_MSG_SIZE ((size_t)1 << 46)              /* what the address space of a process allows */
 
@@ -226,9 +232,10 @@ struct npu_domain {
     struct npu_lock lock;
     struct hc_list *mr_buckets; /* registrations by key */
     uint64_t next_key;
-    struct npu_lock members_lock; /* lock order: before the hubs' */
-    struct hc_list eps;           /* all endpoints */
-    struct hc_list followers;     /* counters that move all of them */
+    struct npu_lock members_lock;   /* lock order: before the hubs' */
+    struct hc_list eps;             /* all endpoints */
+    struct hc_list followers;       /* counters that move all of them */
+    void *streams[NPU_MAX_DEVICES]; /* of copies between devices, kept for the next one (dma.c) */
 };
 
 int npu_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
@@ -375,6 +382,10 @@ struct npu_mr {
     struct npu_ep *ep;     /* FI_MR_ENDPOINT */
     struct npu_cntr *cntr; /* bound for FI_REMOTE_WRITE */
     atomic_uint holders;   /* npu_mr_hold */
+    /* Exported device memory (dma.c); the domain's lock is held. */
+    enum { NPU_KEY_NONE, NPU_KEY_THERE, NPU_KEY_DENIED } key_state;
+    int32_t key_pid; /* who was allowed last */
+    char ipc_key[65];
 };
 
 extern struct fi_ops_mr npu_mr_ops;

@@ -15,7 +15,8 @@ FI_EXT_INI;
 FI_EXT_INI
 {
     fi_param_define(&npu_provider, "direct_copy", FI_PARAM_BOOL,
-                    "Copy long RMA transfers straight between two processes' memories (default: yes)");
+                    "Copy long transfers straight between two processes' memories: RMA, and device memory "
+                    "(default: yes)");
     return &npu_provider;
 }
 

@@ -39,6 +39,7 @@ enum npu_record_flag {
     NPU_RECORD_DATA = 2,   /* remote CQ data */
     NPU_RECORD_ACK = 4,    /* answer when the payload is in the receiver's buffer */
     NPU_RECORD_STREAM = 8, /* RTS: the payload is coming already */
+    NPU_RECORD_IPC = 16,   /* RTS: a struct npu_ipc_range follows (dma.h) */
 };
 
 struct npu_record {

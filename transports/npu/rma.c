@@ -24,6 +24,8 @@ size_t npu_rma_size(const struct npu_rma *op)
     size_t size = sizeof(struct npu_rma_head) + op->target_count * sizeof(struct npu_rma_target);
     if (names_memory(op))
         size += op->iov_count * sizeof(struct npu_rma_local);
+    if (op->ipc)
+        size += sizeof(*op->ipc);
     if (carries_operands(op))
         size += op->op == NPU_RMA_COMPARE ? 2 * op->len : op->len;
     return size;
@@ -51,7 +53,7 @@ int npu_rma_build(const struct npu_rma *op, void *bytes)
         .datatype = (uint8_t)op->datatype,
         .targets = (uint8_t)op->target_count,
         .locals = (uint8_t)(named ? op->iov_count : 0),
-        .flags = inside ? NPU_RMA_INLINE : 0,
+        .flags = (uint8_t)((inside ? NPU_RMA_INLINE : 0) | (op->ipc ? NPU_RMA_IPC : 0)),
         .len = op->len,
     };
     unsigned char *at = put(bytes, &head, sizeof(head));
@@ -64,6 +66,8 @@ int npu_rma_build(const struct npu_rma *op, void *bytes)
         struct npu_rma_local local = {.addr = (uintptr_t)op->iov[i].iov_base, .len = op->iov[i].iov_len};
         at = put(at, &local, sizeof(local));
     }
+    if (op->ipc)
+        at = put(at, op->ipc, sizeof(*op->ipc));
     int rc = inside ? gather(op->iov, op->desc, op->iov_count, at) : 0;
     if (rc == 0 && op->op == NPU_RMA_COMPARE)
         rc = gather(op->compare, op->compare_desc, op->compare_count, at + op->len);
@@ -127,6 +131,8 @@ bool npu_rma_parse(const void *bytes, size_t len, struct npu_rma_request *reques
         return false;
     if (!take(&at, &len, request->targets, head->targets * sizeof(*request->targets)) ||
         !take(&at, &len, request->locals, head->locals * sizeof(*request->locals)))
+        return false;
+    if ((head->flags & NPU_RMA_IPC) && !take(&at, &len, &request->ipc, sizeof(request->ipc)))
         return false;
     size_t operands = head->flags & NPU_RMA_INLINE ? head->len : 0;
     if (head->op == NPU_RMA_COMPARE)

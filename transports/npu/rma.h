@@ -9,6 +9,7 @@
 #define NPU_RMA_H
 
 #include "transports/npu/buf.h"
+#include "transports/npu/dma.h"
 #include "transports/npu/ep.h"
 
 enum {
@@ -32,8 +33,10 @@ struct npu_rma {
     const struct iovec *iov; /* the source; for a read, where it goes */
     void **desc;
     const struct fi_rma_iov *targets;
-    size_t len;     /* bytes at the target; filled in by npu_rma_post() */
-    uint64_t data;  /* remote CQ data */
+    size_t len;                      /* bytes at the target; filled in by npu_rma_post() */
+    uint64_t data;                   /* remote CQ data */
+    const struct npu_ipc_range *ipc; /* where the buffer is on a device, for the target's copy; NULL: not
+                                        told. By the path */
     uint64_t flags; /* FI_RMA or FI_ATOMIC with FI_READ or FI_WRITE; FI_REMOTE_CQ_DATA, FI_INJECT, FI_FENCE,
                        FI_COMPLETION, NPU_SILENT */
     void *context;
@@ -78,6 +81,7 @@ struct npu_rma_request {
     struct npu_rma_head head;
     struct npu_rma_target targets[NPU_IOV_LIMIT];
     struct npu_rma_local locals[NPU_IOV_LIMIT];
+    struct npu_ipc_range ipc;      /* NPU_RMA_IPC */
     const unsigned char *operands; /* NPU_RMA_INLINE; in the received bytes, maybe unaligned */
 };
 

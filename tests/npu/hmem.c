@@ -1,0 +1,180 @@
+/* Memory of devices as source and target of RMA, atomics and messages, in all combinations with host memory.
+ */
+#include "tests/npu/pair.h"
+#include "transports/npu/acl/table.h"
+
+#include <string.h>
+
+enum { SIZE = 3 << 20, NPU_IFACE = 0x6e7075 };
+
+static const uint64_t caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_HMEM;
+static const struct hc_acl *acl;
+
+/* Memory of the host (device -1) or of a device, registered. */
+struct memory {
+    unsigned char *bytes;
+    int device;
+    struct fid_mr *mr;
+    void *desc;
+};
+
+static void load_runtime(void)
+{
+    char error[300] = "";
+    acl = hc_acl_load(getenv("HCOMM_NPU"), error, sizeof(error));
+    if (!acl)
+        fprintf(stderr, "%s\n", error);
+    EXPECT(acl);
+}
+
+static void make(struct pair *pair, struct memory *memory, int device, uint64_t key)
+{
+    memory->device = device;
+    memory->bytes = NULL;
+    if (device >= 0) {
+        EXPECT(acl->aclrtSetDevice(device) == 0);
+        EXPECT(acl->aclrtMalloc((void **)&memory->bytes, SIZE, HC_ACL_HUGE_FIRST) == 0);
+    } else {
+        memory->bytes = calloc(1, SIZE);
+    }
+    EXPECT(memory->bytes);
+    struct iovec iov = {memory->bytes, SIZE};
+    /* By name, or found out by the provider. */
+    bool named = device >= 0 && key % 2;
+    struct fi_mr_attr attr = {
+        .mr_iov = &iov,
+        .iov_count = 1,
+        .access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE,
+        .requested_key = key,
+        .iface = named ? (enum fi_hmem_iface)NPU_IFACE : FI_HMEM_SYSTEM,
+        .device.reserved = named ? (uint64_t)device : 0,
+    };
+    EXPECT(fi_mr_regattr(pair->domain, &attr, 0, &memory->mr) == 0);
+    memory->desc = fi_mr_desc(memory->mr);
+}
+
+/* Closing and freeing must work at once, whatever the peer did with the memory. */
+static void release(struct memory *memory)
+{
+    EXPECT(fi_close(&memory->mr->fid) == 0);
+    if (memory->device >= 0) {
+        EXPECT(acl->aclrtSetDevice(memory->device) == 0);
+        EXPECT(acl->aclrtFree(memory->bytes) == 0);
+    } else {
+        free(memory->bytes);
+    }
+}
+
+static void fill(const struct memory *memory, size_t n, unsigned seed)
+{
+    unsigned char *bytes = malloc(n);
+    EXPECT(bytes);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (unsigned char)(i * 2654435761U >> 11 ^ seed);
+    if (memory->device >= 0) {
+        EXPECT(acl->aclrtSetDevice(memory->device) == 0);
+        EXPECT(acl->aclrtMemcpy(memory->bytes, n, bytes, n, HC_ACL_H2D) == 0);
+    } else {
+        memcpy(memory->bytes, bytes, n);
+    }
+    free(bytes);
+}
+
+static bool holds(const struct memory *memory, size_t n, unsigned seed)
+{
+    unsigned char *bytes = malloc(n);
+    size_t i = 0;
+    EXPECT(bytes);
+    if (memory->device >= 0) {
+        EXPECT(acl->aclrtSetDevice(memory->device) == 0);
+        EXPECT(acl->aclrtMemcpy(bytes, n, memory->bytes, n, HC_ACL_D2H) == 0);
+    } else {
+        memcpy(bytes, memory->bytes, n);
+    }
+    while (i < n && bytes[i] == (unsigned char)(i * 2654435761U >> 11 ^ seed))
+        i++;
+    free(bytes);
+    return i == n;
+}
+
+static const size_t sizes[] = {8, 8192, 8193, 200000, SIZE};
+enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
+
+static void rma_between(struct pair *pair, int here, int there)
+{
+    struct memory mine, exposed;
+    make(pair, &mine, pair_side ? there : here, 10);
+    make(pair, &exposed, pair_side ? here : there, 11);
+    pair_meet(pair);
+    for (unsigned i = 0; i < SIZES && !pair_side; i++) {
+        fill(&mine, sizes[i], i);
+        EXPECT(fi_write(pair->ep, mine.bytes, sizes[i], mine.desc, pair->other, 0, 11, NULL) == 0);
+        EXPECT(pair_complete(pair, pair->tx, NULL) == 0);
+        fill(&mine, sizes[i], i + 100);
+        EXPECT(fi_read(pair->ep, mine.bytes, sizes[i], mine.desc, pair->other, 0, 11, NULL) == 0);
+        EXPECT(pair_complete(pair, pair->tx, NULL) == 0);
+        EXPECT(holds(&mine, sizes[i], i));
+    }
+    pair_meet(pair);
+    EXPECT(!pair_side || holds(&exposed, SIZE, SIZES - 1));
+    release(&mine);
+    release(&exposed);
+    pair_meet(pair);
+}
+
+static void messages_between(struct pair *pair, int here, int there)
+{
+    struct memory memory;
+    make(pair, &memory, pair_side ? there : here, 13);
+    for (unsigned i = 0; i < SIZES; i++) {
+        if (pair_side) {
+            EXPECT(fi_trecv(pair->ep, memory.bytes, SIZE, memory.desc, pair->other, i, 0, NULL) == 0);
+            EXPECT(pair_complete(pair, pair->rx, NULL) == 0);
+            EXPECT(holds(&memory, sizes[i], i));
+        } else {
+            fill(&memory, sizes[i], i);
+            EXPECT(fi_tsend(pair->ep, memory.bytes, sizes[i], memory.desc, pair->other, i, NULL) == 0);
+            EXPECT(pair_complete(pair, pair->tx, NULL) == 0);
+        }
+        pair_meet(pair);
+    }
+    release(&memory);
+    pair_meet(pair);
+}
+
+static void atomics_reach_devices(struct pair *pair, int device)
+{
+    struct memory exposed;
+    uint64_t one = 1, old = 0;
+    make(pair, &exposed, device, 15);
+    fill(&exposed, 64, 0);
+    uint64_t start = 0;
+    EXPECT(acl->aclrtMemcpy(exposed.bytes, 8, &start, 8, HC_ACL_H2D) == 0);
+    pair_meet(pair);
+    for (uint64_t i = 0; i < 10; i++) {
+        EXPECT(fi_fetch_atomic(pair->ep, &one, 1, NULL, &old, NULL, pair->other, 0, 15, FI_UINT64, FI_SUM,
+                               NULL) == 0);
+        EXPECT(pair_complete(pair, pair->tx, NULL) == 0);
+        EXPECT(old == i);
+    }
+    pair_meet(pair);
+    release(&exposed);
+    pair_meet(pair);
+}
+
+/* hmem other|same: whether both sides use one device. Forks before it uses the device runtime. */
+int main(int argc, char **argv)
+{
+    struct pair pair;
+    int other = argc > 1 && strcmp(argv[1], "same") == 0 ? 0 : 1;
+    pair_begin(&pair, caps, FI_MR_HMEM, "npu0");
+    load_runtime();
+    for (int here = -1; here <= 0; here++)
+        for (int there = -1; there <= 0; there++) {
+            rma_between(&pair, here, there < 0 ? -1 : other);
+            messages_between(&pair, here, there < 0 ? -1 : other);
+        }
+    atomics_reach_devices(&pair, 0);
+    pair_end(&pair);
+    return 0;
+}
