@@ -104,7 +104,7 @@ static void rma_between(struct pair *pair, int here, int there)
 {
     struct memory mine, exposed;
     make(pair, &mine, pair_side ? there : here, 10);
-    make(pair, &exposed, pair_side ? here : there, 11);
+    make(pair, &exposed, pair_side ? there : here, 11);
     pair_meet(pair);
     for (unsigned i = 0; i < SIZES && !pair_side; i++) {
         fill(&mine, sizes[i], i);
