@@ -1,12 +1,16 @@
 # Benchmarks beside the peers. `make bench` compares; `make bench-smoke` runs everything for seconds and checks
 # data and costs per message. MPI programs are compiled with each MPI that is installed, by its own compiler.
 EXTRA_PROGRAMS = \
+	bench/device_ladder \
 	bench/hcomm_idle \
 	bench/hcomm_noop \
 	bench/raw_copy \
 	bench/raw_line \
 	bench/raw_ring \
 	bench/raw_tcp
+
+bench_device_ladder_SOURCES = bench/device_ladder.c
+bench_device_ladder_LDADD = libhcommrt.la
 
 bench_hcomm_idle_SOURCES = bench/hcomm_idle.c
 bench_hcomm_idle_LDADD = libhcommrt.la
@@ -56,13 +60,16 @@ bench-smoke: bench-programs bench/message_cost
 	$(AM_V_at)srcdir=$(srcdir) $(srcdir)/bench/smoke.sh
 bench-transfer: all bench/transfer_figures
 	$(PYTHON3) $(srcdir)/bench/transfer --build .
-.PHONY: bench bench-smoke bench-programs bench-mpi-programs bench-transfer
+.PHONY: bench bench-ladder bench-smoke bench-programs bench-mpi-programs bench-transfer
+bench-ladder: hcommrun libnpusim.la bench/device_ladder
+	$(srcdir)/bench/ladder --build .
 
 PYTHON3 = python3
 EXTRA_DIST += \
 	bench/budget \
 	bench/compare \
 	bench/idle \
+	bench/ladder \
 	bench/mpi_idle.c \
 	bench/mpi_noop.c \
 	bench/mpi_peer.c \
@@ -75,7 +82,7 @@ EXTRA_DIST += \
 	bench/startup \
 	bench/tables.py \
 	bench/transfer
-CLEANFILES += \
+CLEANFILES += bench-ladder.csv \
 	bench/mpi_idle.mpich \
 	bench/mpi_idle.openmpi \
 	bench/mpi_noop.mpich \
