@@ -33,8 +33,7 @@ HCOMM_API hcomm_buffer_pool_t hcomm_buffer_pool_create(hcomm_handle_t handle, si
  * A buffer, contents undefined. acquire waits at most timeout_ms of the settings, timed_acquire at most the
  * given milliseconds (>= 0), try_acquire not at all. Waiting moves messages and transfers. Errors:
  * HCOMM_AGAIN (try: none is free), HCOMM_ERR_TIMEOUT (the detail tells how many are acquired and how many are
- * in use by operations), HCOMM_ERR_INVALID, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_LIMIT (a buffer of a changed pool
- * cannot be allocated).
+ * in use by operations), HCOMM_ERR_INVALID.
  */
 HCOMM_API hcomm_status_t hcomm_buffer_pool_acquire(hcomm_buffer_pool_t pool, void **buffer);
 HCOMM_API hcomm_status_t hcomm_buffer_pool_try_acquire(hcomm_buffer_pool_t pool, void **buffer);
@@ -47,7 +46,7 @@ HCOMM_API hcomm_status_t hcomm_buffer_pool_release(hcomm_buffer_pool_t pool, voi
 /*
  * Change number and size of the buffers (0: leave as it is). New ones are allocated at once; those too many,
  * or of the old size, go when they are free: buffers acquired before keep their size until they are released.
- * When memory is short the pool stays as it was: HCOMM_ERR_NO_MEMORY, HCOMM_ERR_LIMIT.
+ * When memory is short the pool stays as it was: HCOMM_ERR_NO_MEMORY.
  */
 HCOMM_API hcomm_status_t hcomm_buffer_pool_update(hcomm_buffer_pool_t pool, size_t count, size_t size);
 

@@ -18,11 +18,10 @@
  *
  * Callbacks run one at a time on a thread of the context that exists for them alone (the callback thread),
  * never inside a call of the application, in the order of completion. A callback may take its time, which
- * delays other callbacks but no transfers, and may call everything but hcomm_finalize(), hcomm_abort()
- * excepted. Submitting in it never blocks: the first transfer submitted in it takes over the room of the one
- * that is complete, further ones get HCOMM_AGAIN when the queue is full. Waiting in it is possible for
- * transfers without a callback; for one with a callback, which could only be called by the thread that waits,
- * hcomm_wait_completion() returns when its data is in place, as always.
+ * delays other callbacks but no transfers, and may call everything but hcomm_finalize(). Submitting in it
+ * never blocks: the first transfer submitted in it takes over the room of the one that is complete, further
+ * ones get HCOMM_AGAIN when the queue is full. Waiting in it is possible, too: hcomm_wait_completion() waits
+ * for data, not for callbacks.
  *
  * Bounds. At most queue_depth transfers are in flight: from submission until completion, or until the
  * callback has returned. A submission to a full queue waits for room, or with HCOMM_TRANSFER_NO_WAIT returns
@@ -77,7 +76,7 @@ typedef struct hcomm_transfer {
 /*
  * Start one transfer; its identifier is in transfer->id. Returns HCOMM_OK when it is under way or done,
  * whatever its outcome will be. Errors, with which nothing was started: HCOMM_ERR_INVALID (NULL, overlap, a
- * range beyond the end of the address space, of a buffer from hcomm or of device memory, freed memory,
+ * range beyond the end of the address space or of device memory, freed memory,
  * unknown flags, reserved not zero), HCOMM_AGAIN (queue full and NO_WAIT, or in a callback),
  * HCOMM_ERR_TIMEOUT (queue full, and nothing moved), HCOMM_ERR_NO_MEMORY, HCOMM_ERR_LIMIT (no thread),
  * HCOMM_ERR_IO (device).

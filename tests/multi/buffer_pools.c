@@ -133,7 +133,7 @@ static void reuse_waits_for_transfers(hcomm_memory_type_t type)
 static void update_changes_count_and_size(void)
 {
     void *old[2], *buffer = NULL;
-    hcomm_buffer_pool_t pool = make(2, SIZE, HCOMM_MEMORY_HOST);
+    hcomm_buffer_pool_t pool = make(2, SIZE, HCOMM_MEMORY_SHARED);
     CALL(hcomm_buffer_pool_acquire(pool, &old[0]));
     CALL(hcomm_buffer_pool_acquire(pool, &old[1]));
     CALL(hcomm_buffer_pool_update(pool, 3, 0));
@@ -151,7 +151,8 @@ static void update_changes_count_and_size(void)
     CHECK(stats_of(pool).free == 0);
     CALL(hcomm_buffer_pool_release(pool, buffer));
     CHECK(stats_of(pool).free == 1);
-    EXPECT(HCOMM_ERR_NO_MEMORY, hcomm_buffer_pool_update(pool, 0, SIZE_MAX / 4));
+    EXPECT(HCOMM_ERR_NO_MEMORY,
+           hcomm_buffer_pool_update(pool, 0, SIZE_MAX / 4)); /* more than mem_pool_size */
     CHECK(stats_of(pool).size == 2 * SIZE && stats_of(pool).free == 1);
     CALL(hcomm_buffer_pool_destroy(pool));
 }
