@@ -40,6 +40,8 @@ Test(device_copies, copy_between_any_two_kinds_of_memory)
         give_back(handle, pairs[i].to, to);
         give_back(handle, pairs[i].from, from);
     }
+    free(expected);
+    free(got);
     cr_assert_eq(hcomm_finalize(handle), HCOMM_OK);
 }
 
@@ -65,7 +67,11 @@ Test(device_copies, copies_under_way_complete_between_any_two_kinds_of_memory)
         cr_assert_eq(run(handle, &to, &from, SIZE), HCOMM_OK, "%s", hcomm_error_detail());
         cr_assert_eq(hc_copy_any(handle, got, to.ptr, SIZE), HCOMM_OK);
         cr_assert(holds(got, SIZE, (unsigned)i + 50), "pair %zu", i);
+        give_back(handle, pairs[i].to, to.ptr);
+        give_back(handle, pairs[i].from, from.ptr);
     }
+    free(expected);
+    free(got);
     cr_assert_eq(hcomm_finalize(handle), HCOMM_OK);
 }
 
