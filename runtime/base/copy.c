@@ -38,17 +38,22 @@ static void stream_lines(unsigned char *dest, const unsigned char *src, size_t l
     _mm_sfence();
 }
 
-void hc_copy_long(void *to, const void *from, size_t len)
+/* The first line goes anywhere, the following ones to aligned destinations, the last one overlaps. */
+static inline void copy_by(void (*lines_by)(unsigned char *, const unsigned char *, size_t),
+                           unsigned char *dest, const unsigned char *src, size_t len)
 {
-    unsigned char *dest = to;
-    const unsigned char *src = from;
-    /* The first line goes anywhere, the following ones to aligned destinations, the last one overlaps. */
     memcpy(dest, src, HC_CACHE_LINE);
     memcpy(dest + len - HC_CACHE_LINE, src + len - HC_CACHE_LINE, HC_CACHE_LINE);
     size_t head = HC_CACHE_LINE - (uintptr_t)dest % HC_CACHE_LINE;
-    size_t lines = (len - head) / HC_CACHE_LINE;
-    if (hc_copy_bypass)
-        stream_lines(dest + head, src + head, lines);
-    else
-        copy_lines(dest + head, src + head, lines);
+    lines_by(dest + head, src + head, (len - head) / HC_CACHE_LINE);
+}
+
+void hc_copy_past(void *to, const void *from, size_t len)
+{
+    copy_by(stream_lines, to, from, len);
+}
+
+void hc_copy_long(void *to, const void *from, size_t len)
+{
+    copy_by(hc_copy_bypass ? stream_lines : copy_lines, to, from, len);
 }

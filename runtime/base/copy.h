@@ -14,7 +14,10 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { HC_COPY_LONG = 1536 }; /* from here on the loop is used; the C library is good below */
+enum {
+    HC_COPY_LONG = 1536, /* from here on the loop is used; the C library is good below */
+    HC_COPY_PIECE = 1024,
+};
 
 /*
  * While true, long copies of this thread write past the caches. That is faster where the destination is in
@@ -25,6 +28,24 @@ extern _Thread_local bool hc_copy_bypass;
 
 /* Copy at least HC_COPY_LONG bytes. */
 void hc_copy_long(void *to, const void *from, size_t len);
+/* The same, past the caches. */
+void hc_copy_past(void *to, const void *from, size_t len);
+
+/*
+ * Copy with the C library, but in pieces that are too short for it to use the string instruction. That is the
+ * fastest way to write what is in the caches of a near core; hc_copy_long() reads such memory faster.
+ */
+static inline void hc_copy_through(void *to, const void *from, size_t len)
+{
+    unsigned char *dest = to;
+    const unsigned char *src = from;
+    for (; len > HC_COPY_PIECE; len -= HC_COPY_PIECE) {
+        memcpy(dest, src, HC_COPY_PIECE);
+        dest += HC_COPY_PIECE;
+        src += HC_COPY_PIECE;
+    }
+    memcpy(dest, src, len);
+}
 
 /* Copy at most 16 bytes without a call: two moves that may overlap. */
 static inline void hc_copy_tiny(void *to, const void *from, size_t len)

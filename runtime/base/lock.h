@@ -3,13 +3,13 @@
  * 2011). Uncontended lock and unlock are one atomic instruction each and no system call. Not recursive;
  * process-private.
  *
- * Most processes call the library from one thread only. A lock may therefore be biased towards the thread that
- * makes it: as long as no other thread has come, that one takes and releases it by plain stores. The first
- * other thread ends the bias for good: it says so (`shared`), has the kernel execute a full barrier on every
- * processor that runs a thread of this process (membarrier(2)), and waits until the owner is outside. The owner
- * announces itself (`held`) before it looks at `shared`; with that barrier in between, either it sees `shared`,
- * or the other one sees `held`. A technique of K. Kawachiya, A. Koseki, T. Onodera, "Lock Reservation" (OOPSLA
- * 2002), there with signals.
+ * Most processes call the library from one thread only. A lock may therefore be biased towards the thread
+ * that makes it: as long as no other thread has come, that one takes and releases it by plain stores. The
+ * first other thread ends the bias for good: it says so (`shared`), has the kernel execute a full barrier on
+ * every processor that runs a thread of this process (membarrier(2)), and waits until the owner is outside.
+ * The owner announces itself (`held`) before it looks at `shared`; with that barrier in between, either it
+ * sees `shared`, or the other one sees `held`. A technique of K. Kawachiya, A. Koseki, T. Onodera, "Lock
+ * Reservation" (OOPSLA 2002), there with signals.
  */
 #ifndef HC_LOCK_H
 #define HC_LOCK_H
@@ -20,9 +20,9 @@
 #include <stdbool.h>
 
 struct hc_lock {
-    atomic_int state;           /* 0 free, 1 held, 2 held and somebody may sleep; unused while held by bias */
-    atomic_bool held;           /* by the owner, by its bias */
-    atomic_bool shared;         /* another thread has come: the bias ends */
+    atomic_int state;   /* 0 free, 1 held, 2 held and somebody may sleep; unused while held by bias */
+    atomic_bool held;   /* by the owner, by its bias */
+    atomic_bool shared; /* another thread has come: the bias ends */
     _Atomic(const void *) owner; /* mark of the thread that has the bias; NULL: none, or no longer */
 };
 
@@ -125,8 +125,7 @@ static inline void hc_lock_release(struct hc_lock *lock)
 static inline bool hc_lock_contended(struct hc_lock *lock)
 {
     return atomic_load_explicit(&lock->state, memory_order_relaxed) == 2 ||
-           (hc_unlikely(atomic_load_explicit(&lock->shared, memory_order_relaxed)) &&
-            hc_lock_has_bias(lock));
+           (hc_unlikely(atomic_load_explicit(&lock->shared, memory_order_relaxed)) && hc_lock_has_bias(lock));
 }
 
 #endif

@@ -36,8 +36,8 @@ static inline void *hc_pool_object(const struct hc_pool *pool, const struct hc_p
 }
 
 /*
- * An object, NULL when memory is exhausted. It holds zeros the first time, and then what it held when it was given
- * back; but for the first pointer, which is the pool's in between.
+ * An object, NULL when memory is exhausted. It holds zeros the first time, and then what it held when it was
+ * given back; but for the first pointer, which is the pool's in between.
  */
 static inline void *hc_pool_get(struct hc_pool *pool)
 {

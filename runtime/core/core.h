@@ -74,8 +74,13 @@ struct hc_peer {
     bool ipc_useless;          /* so did sharing device memory */
     struct hc_chooser chooser; /* of the way of large messages from it */
 
-    uint8_t *batch; /* SMALL_MSG: gathered messages, batch_used bytes */
-    size_t batch_used, batch_room;
+    bool gathers; /* SMALL_MSG, and not ourselves */
+    uint8_t
+        *batch; /* gathered messages: hc_wire_batch and items, batch_used bytes; NULL until first needed */
+    size_t batch_used;  /* 0: nothing is gathered */
+    size_t batch_limit; /* from this many bytes on it leaves at once */
+    size_t batch_room;
+    uint64_t batch_messages, batch_bytes; /* how many, and their payload */
 
     struct hc_boot_op boot_op; /* FETCHING */
     struct hc_list fetching;   /* in context->fetching */
@@ -328,7 +333,7 @@ struct hcomm_context {
     atomic_uint progress_kick; /* futex word */
     atomic_bool progress_parked;
 
-    int nic_distance;            /* of the device; as in the blob */
+    int nic_distance;               /* of the device; as in the blob */
     struct hc_device *device;       /* device.c; NULL: host only */
     struct hc_ranges blocks;        /* mem_types.c: HOST memory; data: unused */
     struct hc_host_pool *memory;    /* mem.c; NULL until first use */

@@ -99,6 +99,22 @@ static inline bool hc_match_is_recent(const struct hc_match *match, const struct
     return hc_likely(match->recent != NULL) && hc_match_same_key(&match->recent->key, key);
 }
 
+static inline void hc_match_append(struct hc_match *match, struct hc_match_bin *bin,
+                                   struct hc_match_recv *recv)
+{
+    recv->bin = bin;
+    recv->sequence = match->next_sequence++;
+    hc_list_append(&bin->posted, &recv->node);
+    match->posted[bin->class]++;
+    match->posted_wild += bin->class != HC_MATCH_EXACT;
+}
+
+/* Post a receive of the recent pattern. */
+static inline void hc_match_post_recent(struct hc_match *match, struct hc_match_recv *recv)
+{
+    hc_match_append(match, match->recent, recv);
+}
+
 /* Post a receive: it takes part in matching until found or removed. */
 static inline hcomm_status_t HC_MUST_CHECK hc_match_post(struct hc_match *match,
                                                          const struct hc_match_key *pattern,
@@ -108,11 +124,7 @@ static inline hcomm_status_t HC_MUST_CHECK hc_match_post(struct hc_match *match,
         hc_likely(hc_match_is_recent(match, pattern)) ? match->recent : hc_match_make(match, pattern);
     if (hc_unlikely(!bin))
         return HCOMM_ERR_NO_MEMORY;
-    recv->bin = bin;
-    recv->sequence = match->next_sequence++;
-    hc_list_append(&bin->posted, &recv->node);
-    match->posted[bin->class]++;
-    match->posted_wild += bin->class != HC_MATCH_EXACT;
+    hc_match_append(match, bin, recv);
     return HCOMM_OK;
 }
 
@@ -129,7 +141,8 @@ static inline void hc_match_unpost_first(struct hc_match *match, struct hc_match
     recv->bin = NULL;
 }
 
-/* The receive that an arriving message (exact key) belongs to, taken out of matching; NULL when unexpected. */
+/* The receive that an arriving message (exact key) belongs to, taken out of matching; NULL when unexpected.
+ */
 static inline struct hc_match_recv *hc_match_arrive(struct hc_match *match, const struct hc_match_key *key)
 {
     if (hc_unlikely(match->posted_wild)) {

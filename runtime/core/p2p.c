@@ -77,7 +77,7 @@ static void null_status(hcomm_message_status_t *status)
 }
 
 static inline hcomm_status_t start_send(const char *call, const void *buf, size_t size, int dest, int tag,
-                                 hcomm_comm_t comm, bool sync, hcomm_request_t *request)
+                                        hcomm_comm_t comm, bool sync, hcomm_request_t *request)
 {
     if (!request)
         return hc_error(HCOMM_ERR_INVALID, "%s: request is NULL", call);
@@ -89,7 +89,7 @@ static inline hcomm_status_t start_send(const char *call, const void *buf, size_
     }
     hc_lock_acquire(&comm->context->lock);
     hcomm_status_t status = HCOMM_OK;
-    if (hc_likely(!sync && hc_send_now(comm, comm->id, buf, size, dest, tag)))
+    if (hc_likely(!sync && hc_send_quick(comm, comm->id, buf, size, dest, tag)))
         *request = &comm->context->done_send;
     else
         status = hc_send_start(comm, comm->id, buf, size, dest, tag, sync, request);
@@ -110,13 +110,13 @@ HCOMM_API hcomm_status_t hcomm_issend(const void *buf, size_t size, int dest, in
 }
 
 static inline hcomm_status_t blocking_send(const char *call, const void *buf, size_t size, int dest, int tag,
-                                    hcomm_comm_t comm, bool sync)
+                                           hcomm_comm_t comm, bool sync)
 {
     if (hc_unlikely(!send_is_good(buf, size, dest, tag, comm)))
         return is_null_rank(dest, tag, false, comm) ? HCOMM_OK : bad_send(call, buf, size, dest, tag, comm);
     struct hcomm_request *request = NULL;
     hc_lock_acquire(&comm->context->lock);
-    if (hc_likely(!sync && hc_send_now(comm, comm->id, buf, size, dest, tag))) {
+    if (hc_likely(!sync && hc_send_quick(comm, comm->id, buf, size, dest, tag))) {
         hc_lock_release(&comm->context->lock);
         return HCOMM_OK;
     }
@@ -149,7 +149,12 @@ HCOMM_API hcomm_status_t hcomm_irecv(void *buf, size_t capacity, int source, int
         return HCOMM_OK;
     }
     hc_lock_acquire(&comm->context->lock);
-    hcomm_status_t status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, request);
+    hcomm_status_t status = HCOMM_OK;
+    struct hcomm_request *posted = hc_recv_post(comm, buf, capacity, source, tag);
+    if (hc_likely(posted != NULL))
+        *request = posted;
+    else
+        status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, request);
     if (hc_unlikely(comm->context->progress_thread_running))
         hc_progress_thread_unpark(comm->context);
     hc_lock_release(&comm->context->lock);

@@ -228,6 +228,8 @@ static void become_ready(struct hc_peer *peer, struct hc_ep *ep)
     peer->attr = &ep->iface->attr;
     peer->eager_max = eager_limit(peer);
     peer->direct_limit = direct_limit(peer);
+    peer->gathers =
+        peer->context->settings.mode == HC_MODE_SMALL_MSG && peer->rank != peer->context->job->rank;
     peer->credit = peer->info.eager_window;
     peer->window = peer->context->eager_window;
     peer->state = HC_PEER_READY;

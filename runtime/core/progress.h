@@ -32,7 +32,8 @@ bool hc_bandwidth_take(struct hcomm_context *context, size_t bytes);
 
 enum { HC_PROGRESS_POLLS_PER_CHECK = 1024 };
 
-/* What hc_progress() does after polling, where something asks for it; returns how much moved, `moved` included. */
+/* What hc_progress() does after polling, where something asks for it; returns how much moved, `moved`
+ * included. */
 unsigned hc_progress_rest(struct hcomm_context *context, unsigned moved);
 /* Look after dead peers and the launcher if it is time. */
 void hc_progress_check(struct hcomm_context *context) HC_COLD;

@@ -215,19 +215,6 @@ void hc_message_status(const struct hcomm_message *message, hcomm_message_status
 
 /* ---- receives ---- */
 
-static inline struct hcomm_request *new_receive(struct hcomm_comm *comm, void *buf, size_t capacity,
-                                                int source, int tag)
-{
-    struct hcomm_request *request = hc_request_new(comm, HC_REQUEST_RECV);
-    if (!request)
-        return NULL;
-    request->buf = buf;
-    request->capacity = capacity;
-    request->source = source;
-    request->tag = tag;
-    return request;
-}
-
 static void undo_receive(struct hcomm_request *request)
 {
     request->comm->busy--;
@@ -263,7 +250,7 @@ hcomm_status_t hc_recv_start(struct hcomm_comm *comm, uint64_t comm_id, void *bu
         if (status != HCOMM_OK)
             return status;
     }
-    struct hcomm_request *request = new_receive(comm, buf, capacity, source, tag);
+    struct hcomm_request *request = hc_recv_request(comm, buf, capacity, source, tag);
     if (!request)
         return HCOMM_ERR_NO_MEMORY;
     request->on_device = on_device;
@@ -291,7 +278,7 @@ hcomm_status_t hc_message_receive(struct hcomm_comm *comm, struct hcomm_message 
             return status;
     }
     struct hcomm_request *request =
-        new_receive(comm, buf, capacity, message->match.key.source, message->match.key.tag);
+        hc_recv_request(comm, buf, capacity, message->match.key.source, message->match.key.tag);
     if (!request)
         return HCOMM_ERR_NO_MEMORY;
     request->on_device = on_device;
@@ -410,8 +397,8 @@ static HC_NOINLINE void deliver_awaited(struct hc_awaited *awaited, struct hc_pe
  * is unexpected, and the receive begins again. */
 static struct hcomm_request *promote(struct hc_awaited *awaited)
 {
-    awaited->request = new_receive(awaited->comm, awaited->buf, awaited->capacity, awaited->pattern.source,
-                                   awaited->pattern.tag);
+    awaited->request = hc_recv_request(awaited->comm, awaited->buf, awaited->capacity,
+                                       awaited->pattern.source, awaited->pattern.tag);
     awaited->abandoned = !awaited->request;
     return awaited->request;
 }
@@ -532,17 +519,23 @@ static void eager_sync_arrived(struct hc_peer *peer, const void *data, size_t le
 
 static void batch_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
-    const uint8_t *next = data;
-    struct hc_wire_batch_item
-        item; /* a copy: the message may lie in memory that the sender can still write */
-    while (len > 0) {
+    struct hc_wire_batch head; /* copies: the message may lie in memory that the sender can still write */
+    struct hc_wire_batch_item item;
+    if (len < sizeof(head)) {
+        protocol_error(peer, "BATCH");
+        return;
+    }
+    (void)memcpy(&head, data, sizeof(head));
+    const uint8_t *next = (const uint8_t *)data + sizeof(head);
+    for (len -= sizeof(head); len > 0;) {
         if (len >= sizeof(item))
             (void)memcpy(&item, next, sizeof(item));
         if (len < sizeof(item) || hc_align_up((size_t)item.size, 8) > len - sizeof(item)) {
             protocol_error(peer, "BATCH");
             return;
         }
-        take_eager(peer, &item.match, next + sizeof(item), item.size);
+        const struct hc_wire_match match = {.comm = head.comm, .source = head.source, .tag = item.tag};
+        take_eager(peer, &match, next + sizeof(item), item.size);
         size_t used = sizeof(item) + hc_align_up((size_t)item.size, 8);
         next += used;
         len -= used;

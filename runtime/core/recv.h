@@ -2,7 +2,47 @@
 #ifndef HC_RECV_H
 #define HC_RECV_H
 
-#include "runtime/core/core.h"
+#include "runtime/core/request.h"
+
+/* A request that receives; NULL, with an error detail, when memory is exhausted. */
+static inline struct hcomm_request *hc_recv_request(struct hcomm_comm *comm, void *buf, size_t capacity,
+                                                    int source, int tag)
+{
+    struct hcomm_request *request = hc_request_new(comm, HC_REQUEST_RECV);
+    if (!request)
+        return NULL;
+    request->buf = buf;
+    request->capacity = capacity;
+    request->source = source;
+    request->tag = tag;
+    return request;
+}
+
+/*
+ * The short way to start a receive: there is no device, nothing unexpected is kept, and the pattern is that
+ * of the receive or message before. NULL when anything is in the way: hc_recv_start() then finds the right
+ * way.
+ */
+static inline struct hcomm_request *hc_recv_post(struct hcomm_comm *comm, void *buf, size_t capacity,
+                                                 int source, int tag)
+{
+    struct hc_match *match = &comm->context->match;
+    const struct hc_match_key pattern = {comm->id, source, tag};
+    struct hc_peer *peer = NULL;
+    if (match->num_messages || comm->context->device || !hc_match_is_recent(match, &pattern))
+        return NULL;
+    if (source != HCOMM_ANY_SOURCE) {
+        peer = comm->context->peers[hc_comm_world_rank(comm, source)];
+        if (!peer || peer->state == HC_PEER_FAILED)
+            return NULL;
+    }
+    struct hcomm_request *request = hc_recv_request(comm, buf, capacity, source, tag);
+    if (hc_unlikely(!request))
+        return NULL;
+    request->peer = peer;
+    hc_match_post_recent(match, &request->match);
+    return request;
+}
 
 /* The oldest unexpected message for (source, tag) on a communicator, NULL when there is none; left in place.
  */

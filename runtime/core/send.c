@@ -11,8 +11,8 @@
 #include <string.h>
 
 enum {
-    BATCH_PAYLOAD_MAX = 1024, /* larger messages gain nothing from company */
     BATCH_ROOM = 8192,
+    BATCH_FIRST = 256, /* bytes of the first batch after a rest */
     CONTROL_MAX = HC_RKEY_MAX + 64,
 };
 
@@ -72,11 +72,36 @@ static hcomm_status_t send_eager(struct hc_peer *peer, const struct hc_wire_matc
 
 /* ---- gathering small messages (mode SMALL_MSG) ---- */
 
+/*
+ * Messages to one peer, from one rank of one communicator, become one batch. It leaves when it has reached
+ * its limit, before anything else is sent to the peer, and with the next progress. The limit starts low, so
+ * that the receiver begins early, and doubles with each batch that reached it; progress, which finds the
+ * sender at rest, resets it.
+ */
+
 static size_t copy_batch(void *dest, void *arg)
 {
     const struct hc_peer *peer = arg;
     (void)memcpy(dest, peer->batch, peer->batch_used);
     return peer->batch_used;
+}
+
+static hcomm_status_t transmit_batch(struct hc_peer *peer)
+{
+    const size_t head = sizeof(struct hc_wire_batch);
+    if (hc_likely(peer->batch_used <= peer->attr->short_max))
+        return peer->ops->am_short(peer->ep, HC_WIRE_BATCH, peer->batch, head, peer->batch + head,
+                                   peer->batch_used - head);
+    return peer->ops->am_bcopy(peer->ep, HC_WIRE_BATCH, copy_batch, peer);
+}
+
+static void count_batch(struct hc_peer *peer)
+{
+    struct hc_counters *counters = &peer->context->counters;
+    hc_counter_add(counters, HC_COUNTER_EAGER_SENT, peer->batch_messages);
+    hc_counter_add(counters, HC_COUNTER_BYTES_SENT, peer->batch_bytes);
+    hc_counter_add(counters, HC_COUNTER_COALESCED_MESSAGES, peer->batch_messages);
+    hc_counter_add(counters, HC_COUNTER_COALESCED_PACKETS, 1);
 }
 
 /* HCOMM_OK when nothing is left gathered. */
@@ -86,50 +111,73 @@ static hcomm_status_t flush_batch(struct hc_peer *peer)
         return HCOMM_OK;
     if (peer->state != HC_PEER_READY || !hc_bandwidth_take(peer->context, peer->batch_used))
         return HCOMM_AGAIN;
-    hcomm_status_t status = peer->ops->am_bcopy(peer->ep, HC_WIRE_BATCH, copy_batch, peer);
+    hcomm_status_t status = transmit_batch(peer);
     if (status != HCOMM_OK)
         return status;
+    count_batch(peer);
     peer->batch_used = 0;
-    hc_counter_add(&peer->context->counters, HC_COUNTER_COALESCED_PACKETS, 1);
     return HCOMM_OK;
+}
+
+void hc_send_flush_full(struct hc_peer *peer)
+{
+    if (flush_batch(peer) != HCOMM_OK)
+        peer->batch_limit = SIZE_MAX; /* not before progress has made room */
+    else if (peer->batch_limit < peer->batch_room / 2)
+        peer->batch_limit *= 2;
 }
 
 static bool have_batch(struct hc_peer *peer)
 {
     if (peer->batch)
         return true;
-    size_t room = peer->attr->bcopy_max < BATCH_ROOM ? peer->attr->bcopy_max : BATCH_ROOM;
     peer->batch = aligned_alloc(HC_CACHE_LINE, BATCH_ROOM);
-    peer->batch_room = room;
+    peer->batch_room = peer->attr->bcopy_max < BATCH_ROOM ? peer->attr->bcopy_max : BATCH_ROOM;
+    peer->batch_limit = BATCH_FIRST;
     return peer->batch != NULL;
+}
+
+/* An empty batch begins. */
+static void begin_batch(struct hc_peer *peer, const struct hc_wire_match *match)
+{
+    struct hc_wire_batch *head = (void *)peer->batch;
+    *head = (struct hc_wire_batch){.comm = match->comm, .source = match->source};
+    peer->batch_used = sizeof(*head);
+    peer->batch_messages = peer->batch_bytes = 0;
+    if (!peer->is_pending)
+        hc_progress_thread_kick(peer->context);
+    hc_peer_set_pending(peer);
 }
 
 /* False: it does not fit, and cannot be made to; send it otherwise. */
 static bool gather(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf, size_t size)
 {
-    size_t needed = sizeof(struct hc_wire_batch_item) + hc_align_up(size, 8);
     if (!have_batch(peer))
         return false;
-    if (peer->batch_used + needed > peer->batch_room && flush_batch(peer) != HCOMM_OK)
+    if (!hc_batch_takes(peer, match, size) && flush_batch(peer) != HCOMM_OK)
         return false;
-    struct hc_wire_batch_item *item = (void *)(peer->batch + peer->batch_used);
-    *item = (struct hc_wire_batch_item){.match = *match, .size = (uint32_t)size};
-    if (size)
-        (void)memcpy(item + 1, buf, size);
-    peer->batch_used += needed;
-    if (!peer->is_pending)
-        hc_progress_thread_kick(peer->context);
-    peer->credit -= hc_eager_cost(size);
-    hc_count_eager_sent(peer->context, size);
-    hc_counter_add(&peer->context->counters, HC_COUNTER_COALESCED_MESSAGES, 1);
-    hc_peer_set_pending(peer);
+    if (!peer->batch_used)
+        begin_batch(peer, match);
+    hc_batch_add(peer, match->tag, buf, size);
     return true;
 }
 
 static bool may_gather(const struct hc_peer *peer, size_t size)
 {
-    return peer->context->settings.mode == HC_MODE_SMALL_MSG && size <= BATCH_PAYLOAD_MAX &&
-           size <= peer->eager_max && peer->rank != peer->context->job->rank;
+    return peer->gathers && size <= HC_BATCH_PAYLOAD_MAX && size <= peer->eager_max;
+}
+
+bool hc_send_gathered(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size, int dest,
+                      int tag)
+{
+    struct hc_peer *peer = comm->context->peers[hc_comm_world_rank(comm, dest)];
+    const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
+    if (!peer || comm->context->device || !peer->batch_used || size > HC_BATCH_PAYLOAD_MAX ||
+        size > peer->eager_max || !hc_fifo_empty(&peer->send_queue) || peer->credit < hc_eager_cost(size) ||
+        !hc_batch_takes(peer, &match, size))
+        return false;
+    hc_batch_add(peer, tag, buf, size);
+    return true;
 }
 
 /* ---- queues ---- */
@@ -190,7 +238,7 @@ static bool may_copy(const struct hc_peer *peer, size_t size)
         return false;
     /* before the peer is reached its limits are unknown: what is small everywhere may be copied */
     if (peer->state != HC_PEER_READY &&
-        (size > BATCH_PAYLOAD_MAX || peer->context->settings.mode == HC_MODE_LARGE_MSG))
+        (size > HC_BATCH_PAYLOAD_MAX || peer->context->settings.mode == HC_MODE_LARGE_MSG))
         return false;
     return peer->queued_bytes + size <= peer->context->settings.send_buffer_size;
 }
@@ -428,6 +476,7 @@ unsigned hc_peer_advance(struct hc_peer *peer)
         return 0;
     unsigned moved = advance_control_queue(peer);
     size_t gathered = peer->batch_used;
+    peer->batch_limit = BATCH_FIRST;
     if (flush_batch(peer) == HCOMM_OK) {
         moved += gathered > 0;
         moved += advance_send_queue(peer);

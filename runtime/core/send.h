@@ -2,6 +2,7 @@
 #ifndef HC_SEND_H
 #define HC_SEND_H
 
+#include "runtime/base/copy.h"
 #include "runtime/core/core.h"
 
 /* What an eager message costs of the receiver's window beside its payload: the record that keeps it. */
@@ -30,8 +31,10 @@ static inline bool hc_send_now(struct hcomm_comm *comm, uint64_t comm_id, const 
     if (hc_unlikely(!peer || size >= peer->direct_limit || peer->is_pending ||
                     peer->credit < hc_eager_cost(size)))
         return false;
-    const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
-    if (hc_unlikely(peer->ops->am_short(peer->ep, HC_WIRE_EAGER, &match, sizeof(match), buf, size) !=
+    /* a hc_wire_match, written as it will be read, in words: the processor forwards a store to a load of its
+     * size */
+    const uint64_t match[] = {comm_id, hc_wire_match_word((uint32_t)comm->rank, tag)};
+    if (hc_unlikely(peer->ops->am_short(peer->ep, HC_WIRE_EAGER, match, sizeof(match), buf, size) !=
                     HCOMM_OK))
         return false;
     peer->credit -= hc_eager_cost(size);
@@ -45,6 +48,50 @@ hcomm_status_t hc_send_host(struct hcomm_comm *comm, uint64_t comm_id, const voi
 /* The same with device memory: it is announced, however small, and complete when it has been received. */
 hcomm_status_t hc_send_device(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
                               int dest, int tag, bool sync, struct hcomm_request **request) HC_MUST_CHECK;
+enum { HC_BATCH_PAYLOAD_MAX = 1024 }; /* larger messages gain nothing from company */
+
+static inline size_t hc_batch_bytes(size_t size)
+{
+    return sizeof(struct hc_wire_batch_item) + hc_align_up(size, 8);
+}
+
+/* Whether a message may join the batch that has begun. */
+static inline bool hc_batch_takes(const struct hc_peer *peer, const struct hc_wire_match *match, size_t size)
+{
+    const struct hc_wire_batch *head = (const void *)peer->batch;
+    return peer->batch_used && peer->batch_used + hc_batch_bytes(size) <= peer->batch_room &&
+           head->comm == match->comm && head->source == match->source;
+}
+
+/* The batch has reached its limit: let it leave, if that is possible now. */
+void hc_send_flush_full(struct hc_peer *peer);
+
+/* Add a message to the batch, for which it has room. */
+static inline void hc_batch_add(struct hc_peer *peer, int tag, const void *buf, size_t size)
+{
+    struct hc_wire_batch_item *item = (void *)(peer->batch + peer->batch_used);
+    *item = (struct hc_wire_batch_item){.tag = tag, .size = (uint32_t)size};
+    hc_copy(item + 1, buf, size);
+    peer->batch_used += hc_batch_bytes(size);
+    peer->batch_messages++;
+    peer->batch_bytes += size;
+    peer->credit -= hc_eager_cost(size);
+    if (hc_unlikely(peer->batch_used >= peer->batch_limit))
+        hc_send_flush_full(peer);
+}
+
+/* Mode SMALL_MSG: add to a batch that has begun. False: hc_send_start() finds the right way. */
+bool hc_send_gathered(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size, int dest,
+                      int tag);
+
+/* Whichever of the two applies. */
+static inline bool hc_send_quick(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
+                                 int dest, int tag)
+{
+    return hc_send_now(comm, comm_id, buf, size, dest, tag) ||
+           (comm->context->settings.mode == HC_MODE_SMALL_MSG &&
+            hc_send_gathered(comm, comm_id, buf, size, dest, tag));
+}
 
 /* Move what waits for this peer: answers, gathered messages, queued sends, transfers. Returns how much moved.
  */

@@ -6,6 +6,7 @@
 #ifndef HC_WIRE_H
 #define HC_WIRE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "wire structures are little-endian");
@@ -13,7 +14,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "wire structures are l
 enum hc_wire_id {
     HC_WIRE_EAGER = 1,      /* hc_wire_match, payload */
     HC_WIRE_EAGER_SYNC = 2, /* hc_wire_eager_sync, payload: answered with SYNC_ACK at match */
-    HC_WIRE_BATCH = 3,      /* hc_wire_batch_item and payload padded to 8, repeated */
+    HC_WIRE_BATCH = 3,      /* hc_wire_batch, then hc_wire_batch_item and payload padded to 8, repeated */
     HC_WIRE_RTS = 4,        /* hc_wire_rts, rkey: a message of rendezvous size waits at the sender */
     HC_WIRE_CTS = 5,        /* hc_wire_cts, rkey: send it in pieces, or put it into the receiver's memory */
     HC_WIRE_DATA = 6,       /* hc_wire_data, payload: one piece */
@@ -33,6 +34,14 @@ struct hc_wire_match {
     int32_t tag;
 };
 _Static_assert(sizeof(struct hc_wire_match) == 16, "wire size");
+_Static_assert(offsetof(struct hc_wire_match, source) == 8 && offsetof(struct hc_wire_match, tag) == 12,
+               "hc_wire_match_word");
+
+/* The second word of a hc_wire_match. */
+static inline uint64_t hc_wire_match_word(uint32_t source, int32_t tag)
+{
+    return (uint64_t)(uint32_t)tag << 32 | source;
+}
 
 struct hc_wire_eager_sync {
     struct hc_wire_match match;
@@ -40,12 +49,19 @@ struct hc_wire_eager_sync {
 };
 _Static_assert(sizeof(struct hc_wire_eager_sync) == 24, "wire size");
 
-struct hc_wire_batch_item {
-    struct hc_wire_match match;
-    uint32_t size; /* of the payload that follows, padded to 8 */
+/* What all messages of a batch share. */
+struct hc_wire_batch {
+    uint64_t comm;
+    uint32_t source;
     uint32_t zero;
 };
-_Static_assert(sizeof(struct hc_wire_batch_item) == 24, "wire size");
+_Static_assert(sizeof(struct hc_wire_batch) == 16, "wire size");
+
+struct hc_wire_batch_item {
+    int32_t tag;
+    uint32_t size; /* of the payload that follows, padded to 8 */
+};
+_Static_assert(sizeof(struct hc_wire_batch_item) == 8, "wire size");
 
 enum hc_offer {
     HC_OFFER_RKEY = 0,   /* of the transport */

@@ -7,9 +7,10 @@
 /* Copy a long payload the way that is faster to this peer. */
 static void copy_tuned(struct hc_shm_tuner *tuner, unsigned char *to, const void *from, size_t len)
 {
-    hc_copy_bypass = hc_shm_tuner_begin(tuner);
-    hc_copy_long(to, from, len);
-    hc_copy_bypass = false;
+    if (hc_shm_tuner_begin(tuner))
+        hc_copy_past(to, from, len);
+    else
+        hc_copy_through(to, from, len);
     hc_shm_tuner_end(tuner, len);
 }
 
