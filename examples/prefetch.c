@@ -34,8 +34,7 @@ static void compute(const void *batch, unsigned char expected)
     unsigned char last = 0;
     (void)nanosleep(&(struct timespec){.tv_nsec = KERNEL_NS}, NULL);
     must(hcomm_memcpy(hcomm, &last, (const char *)batch + BYTES - 1, 1, HCOMM_COPY_AUTO));
-    if (last != expected) /* a batch's bytes are its number */
-        hcomm_abort(hcomm, 2);
+    must(last == expected ? HCOMM_OK : HCOMM_ERR_INTERNAL); /* a batch's bytes are its number */
 }
 
 static void copy_then_compute(const char *data, void *to)
