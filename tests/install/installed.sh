@@ -122,6 +122,8 @@ check_small_examples() {
         complain "device: not three lines"
     timeout 120 hcommrun -n 2 "$scratch/pingpong" >"$scratch/out" || complain "pingpong failed"
     grep -q '^ *4194304 ' "$scratch/out" || complain "pingpong: no line for 4 MiB"
+    HCOMM_DEVICE_ID=0 HCOMM_NPU=sim timeout 60 "$scratch/prefetch" >"$scratch/out" || complain "prefetch failed"
+    [ "$(grep -c 'waiting for input$' "$scratch/out")" -eq 2 ] || complain "prefetch: not two lines"
     timeout 60 hcommrun -n 3 "$scratch/streams" >"$scratch/out" || complain "streams failed"
     [ "$(grep -c '^rank [0-2] has all 16 blocks of rank [0-2]$' "$scratch/out")" -eq 3 ] || complain "streams: not three lines"
     timeout 60 hcommrun -n 3 "$scratch/topology" >"$scratch/out" || complain "topology failed"
@@ -132,7 +134,7 @@ install_all
 check_files
 data=$(flags --variable=examplesdir)/data/digits.csv
 [ -s "$data" ] || die "the digits are not installed"
-for example in device hello pingpong streams topology; do
+for example in device hello pingpong prefetch streams topology; do
     compile $example $example.c
     [ "$(wc -l <"$top/examples/$example.c")" -lt 100 ] || complain "$example.c has 100 lines or more"
 done
