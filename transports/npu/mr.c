@@ -168,7 +168,9 @@ static int enable(struct npu_mr *mr)
 {
     if (bound_to_endpoints(mr->domain) && !mr->ep)
         return -FI_EOPBADSTATE;
+    npu_lock(&mr->domain->lock);
     mr->enabled = true;
+    npu_unlock(&mr->domain->lock);
     return 0;
 }
 
@@ -289,6 +291,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
     if (!made)
         return -FI_ENOMEM;
     made->domain = domain;
+    made->enabled = !bound_to_endpoints(domain);
     rc = fill(made, attr);
     if (rc == 0)
         rc = enter(made, attr->requested_key);
@@ -297,7 +300,6 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
         return rc;
     }
     npu_get(&domain->refs);
-    made->enabled = !bound_to_endpoints(domain);
     made->fid.fid.fclass = FI_CLASS_MR;
     made->fid.fid.context = attr->context;
     made->fid.fid.ops = &mr_fid_ops;
