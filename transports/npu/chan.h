@@ -30,8 +30,11 @@ enum {
     NPU_STREAMS = 8,
     NPU_EARLY = 4,
     NPU_STREAM_DMA = -2, /* npu_rx.stream: a device copies the message (npu_rx.dma) */
-    NPU_STREAM_BYTES = 128 << 10,
-    NPU_PIECE = 16 << 10, /* progress of a stream is published that often */
+    NPU_STREAM_BYTES = 1 << 20,
+    NPU_PIECE = 16 << 10,    /* of RMA: progress is published that often */
+    NPU_PIECE_MIN = 8 << 10, /* of messages: npu_piece */
+    NPU_PIECE_MAX = 64 << 10,
+    NPU_PREPARED = 128 << 10, /* bytes of the first stream whose pages are there from the start */
     NPU_REPLIES = 256,
     NPU_AWAITING = 128,
     /* The longest request: operands and all ranges. */
@@ -55,6 +58,18 @@ struct npu_reply {
     unsigned char rest[32];
 };
 _Static_assert(sizeof(struct npu_reply) == NPU_LINE, "a reply is one line");
+
+/*
+ * Both sides of a stream publish how far they are after so many bytes: often enough that one reads while the
+ * other writes, and no more often, for each time a cache line changes sides.
+ */
+static inline size_t npu_piece(uint64_t message)
+{
+    size_t quarter = hc_align_up((size_t)message / 4, NPU_PAGE);
+    if (quarter < NPU_PIECE_MIN)
+        return NPU_PIECE_MIN;
+    return quarter < NPU_PIECE_MAX ? quarter : NPU_PIECE_MAX;
+}
 
 /* How a receiver sleeps. */
 enum npu_attach {
@@ -152,6 +167,7 @@ struct npu_chan {
     unsigned awaiting;                /* operations that will be answered */
     uint32_t reply_pos;               /* also the receiving side's */
     uint64_t stream_pos[NPU_STREAMS]; /* bytes ever given to each stream; both sides count alike */
+    unsigned prepared;                /* bits of the streams whose pages are all there */
     struct hc_list queue;             /* operations that have not begun */
     struct hc_list sending;           /* operations in streams */
     struct hc_list busy_node;         /* npu_local.busy */
@@ -210,6 +226,10 @@ static inline void npu_chan_kick(struct npu_chan *chan)
 
 /* The other side broke the protocol, or is gone: no more traffic. */
 void npu_chan_fail(struct npu_chan *chan, const char *why);
+
+/* Have the pages of a stream for so many bytes before they are used: all at once is much faster than singly.
+ */
+void npu_chan_prepare(struct npu_chan *chan, int stream, size_t bytes);
 
 /* This side's channel needs progress. */
 static inline void npu_chan_busy(struct npu_chan *chan)

@@ -213,8 +213,8 @@ static inline void npu_ep_init_lists(struct npu_ep *ep)
 
 /* ---- Progress (progress.c) ---- */
 
-/* Move everything of the endpoint forward that can move without waiting. */
-void npu_ep_progress(struct npu_ep *ep);
+/* Move everything of the endpoint forward that can move without waiting. True: something moved. */
+bool npu_ep_progress(struct npu_ep *ep);
 /* Look at the endpoint's descriptors: connections, lost peers, wake-ups. Costs a system call. */
 void npu_ep_service(struct npu_ep *ep);
 /* Ask peers to wake this process; false (and not armed) if there is something to do already. */

@@ -167,6 +167,7 @@ bool npu_chan_read_stream(struct npu_rx *rx)
     struct npu_chan *chan = chan_of(rx);
     struct npu_stream *stream = &chan->memory->head.streams[rx->stream];
     const unsigned char *bytes = chan->memory->streams[rx->stream];
+    size_t piece = npu_piece(rx->end);
     uint64_t ready = 0;
     bool moved = false;
     while (rx->at < rx->end) {
@@ -178,8 +179,8 @@ bool npu_chan_read_stream(struct npu_rx *rx)
         if (ready == 0)
             break;
         uint64_t pos = rx->arrival.base + rx->at;
-        size_t offset = pos % NPU_STREAM_BYTES;
-        size_t n = ready < NPU_PIECE ? (size_t)ready : NPU_PIECE;
+        size_t offset = rx->at % NPU_STREAM_BYTES;
+        size_t n = ready < piece ? (size_t)ready : piece;
         n = n < NPU_STREAM_BYTES - offset ? n : NPU_STREAM_BYTES - offset;
         if (npu_buf_write(&rx->buf, rx->at, bytes + offset, n) < 0) {
             end_stream(rx, FI_EIO);
@@ -210,6 +211,7 @@ static void begin_stream(struct npu_chan *chan, struct npu_rx *rx, int stream)
     rx->at = 0;
     rx->end = npu_rx_wanted(rx);
     hc_list_append(&chan->local->reading, &rx->node);
+    npu_chan_prepare(chan, stream, rx->end);
     (void)npu_chan_read_stream(rx);
 }
 

@@ -76,12 +76,13 @@ static bool fill(struct npu_chan *chan, struct npu_tx *tx, uint64_t consumed)
 {
     struct npu_stream *stream = stream_of(tx);
     unsigned char *bytes = chan->memory->streams[tx->stream];
+    size_t piece = npu_piece(tx->end);
     bool moved = false;
     while (tx->at < tx->end) {
         uint64_t pos = tx->base + tx->at;
         size_t room = NPU_STREAM_BYTES - (size_t)(pos - consumed);
-        size_t offset = pos % NPU_STREAM_BYTES;
-        size_t n = tx->end - tx->at < NPU_PIECE ? tx->end - tx->at : NPU_PIECE;
+        size_t offset = tx->at % NPU_STREAM_BYTES;
+        size_t n = tx->end - tx->at < piece ? tx->end - tx->at : piece;
         n = n < NPU_STREAM_BYTES - offset ? n : NPU_STREAM_BYTES - offset;
         if (room < n) {
             uint64_t now = atomic_load_explicit(&stream->consumed, memory_order_acquire);
@@ -113,12 +114,14 @@ static bool stream_step(struct npu_chan *chan, struct npu_tx *tx)
     /* acquire: partner is the release of the receiver; what it has read may be overwritten */
     uint64_t consumed = atomic_load_explicit(&stream->consumed, memory_order_acquire);
     uint64_t last = tx->base + tx->end;
-    if (hc_unlikely(consumed > last || consumed + NPU_STREAM_BYTES < tx->base + tx->at)) {
+    /* The receiver may have given the stream to a later message already. */
+    if (hc_unlikely(consumed > chan->stream_pos[tx->stream] ||
+                    (tx->at < tx->end && consumed + NPU_STREAM_BYTES < tx->base + tx->at))) {
         npu_chan_fail(chan, "a stream ran past its end");
         return true;
     }
     bool moved = false;
-    if (consumed > tx->base + tx->at) {
+    if (tx->at < tx->end && consumed > tx->base + tx->at) {
         /* The receiver wants no more. */
         tx->at = tx->end;
         atomic_store_explicit(&stream->written, last, memory_order_release);
@@ -128,7 +131,7 @@ static bool stream_step(struct npu_chan *chan, struct npu_tx *tx)
     if (tx->at < tx->end)
         return moved;
     if ((tx->flags & FI_DELIVERY_COMPLETE) &&
-        atomic_load_explicit(&stream->consumed, memory_order_acquire) != last)
+        atomic_load_explicit(&stream->consumed, memory_order_acquire) < last)
         return moved;
     finish(tx);
     return true;
@@ -143,6 +146,7 @@ static void start_stream(struct npu_chan *chan, struct npu_tx *tx, int stream, u
     tx->end = len;
     chan->stream_pos[stream] += len;
     hc_list_append(&chan->sending, &tx->node);
+    npu_chan_prepare(chan, stream, len);
     (void)stream_step(chan, tx);
 }
 
@@ -346,7 +350,7 @@ static bool stream_pending(const struct npu_tx *tx)
 {
     uint64_t consumed = atomic_load_explicit(&stream_of(tx)->consumed, memory_order_acquire);
     if (tx->at == tx->end)
-        return consumed == tx->base + tx->end;
+        return consumed >= tx->base + tx->end;
     return tx->base + tx->at - consumed < NPU_STREAM_BYTES;
 }
 

@@ -197,6 +197,7 @@ struct npu_hub {
     struct npu_lock lock;
     struct npu_ep **eps;
     unsigned count, room;
+    unsigned idle; /* progress in vain, in a row */
     struct npu_wait wait;
 };
 

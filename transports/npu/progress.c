@@ -44,18 +44,20 @@ static void stay_armed(struct npu_ep *ep)
     npu_local_sleep(ep, true);
 }
 
-void npu_ep_progress(struct npu_ep *ep)
+bool npu_ep_progress(struct npu_ep *ep)
 {
     if (hc_unlikely(!ep->enabled))
-        return;
+        return false;
     if (hc_unlikely(ep->armed))
         stay_armed(ep);
-    if (hc_likely(!npu_local_progress(ep)))
+    bool moved = npu_local_progress(ep);
+    if (hc_likely(!moved))
         ep->idle++;
     if (hc_unlikely(!hc_list_empty(&ep->workers)))
         run_workers(ep);
     if (hc_unlikely(ep->idle >= SERVICE_EVERY || ep->attention))
         npu_ep_service(ep);
+    return moved;
 }
 
 bool npu_ep_arm(struct npu_ep *ep)

@@ -384,7 +384,7 @@ static ssize_t peek(struct npu_ep *ep, const struct npu_recv *recv)
     struct fi_context *context = recv->context;
     if ((recv->flags & FI_CLAIM) && (!context || (recv->flags & FI_DISCARD)))
         return -FI_EINVAL;
-    npu_ep_progress(ep);
+    (void)npu_ep_progress(ep);
     struct npu_kept *kept = find_kept(ep, recv);
     if (!kept) {
         out.err = FI_ENOMSG;

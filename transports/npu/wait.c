@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -185,17 +186,31 @@ void npu_hub_remove(struct npu_hub *hub, struct npu_ep *ep)
     npu_unlock(&hub->lock);
 }
 
+/* Whoever polls in vain for long lets others have the processor: the peer may be waiting for it. */
+static HC_COLD void let_others_run(unsigned idle)
+{
+    enum { EVERY = 16 };
+    if (idle % EVERY == 0)
+        (void)sched_yield();
+}
+
 void npu_hub_progress(struct npu_hub *hub)
 {
+    enum { PATIENCE = 400 };
+    bool moved = false;
     npu_lock(&hub->lock);
     for (unsigned i = 0; i < hub->count; i++) {
         struct npu_ep *ep = hub->eps[i];
         if (!npu_try_lock(&ep->lock))
             continue; /* whoever holds it moves it forward */
-        npu_ep_progress(ep);
+        moved |= npu_ep_progress(ep);
         npu_unlock(&ep->lock);
     }
+    unsigned idle = moved ? 0 : hub->idle + 1;
+    hub->idle = idle;
     npu_unlock(&hub->lock);
+    if (hc_unlikely(idle > PATIENCE))
+        let_others_run(idle);
 }
 
 static void disarm_some(struct npu_hub *hub, unsigned count)
