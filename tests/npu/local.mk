@@ -1,6 +1,22 @@
-# The libfabric provider: libfabric's own programs, and conformance cases after its man pages.
-dist_check_SCRIPTS += tests/npu/info.sh tests/npu/pingpong.sh
-TESTS += tests/npu/info.sh tests/npu/pingpong.sh
+# The libfabric provider: libfabric's own programs, and conformance cases after its man pages (plain programs, so that
+# they run under ThreadSanitizer too).
+check_LTLIBRARIES += libnpufitest.la
+libnpufitest_la_SOURCES = tests/npu/npu.c tests/npu/npu.h
+libnpufitest_la_CFLAGS = $(AM_CFLAGS) $(LIBFABRIC_CFLAGS)
+libnpufitest_la_LIBADD = $(LIBFABRIC_LIBS) -lpthread
+NPU_FI_TESTS = tests/npu/messages tests/npu/objects tests/npu/processes
+tests_npu_messages_SOURCES = tests/npu/messages.c
+tests_npu_messages_CFLAGS = $(AM_CFLAGS) $(LIBFABRIC_CFLAGS)
+tests_npu_messages_LDADD = libnpufitest.la
+tests_npu_objects_SOURCES = tests/npu/objects.c
+tests_npu_objects_CFLAGS = $(AM_CFLAGS) $(LIBFABRIC_CFLAGS)
+tests_npu_objects_LDADD = libnpufitest.la
+tests_npu_processes_SOURCES = tests/npu/processes.c
+tests_npu_processes_CFLAGS = $(AM_CFLAGS) $(LIBFABRIC_CFLAGS)
+tests_npu_processes_LDADD = libnpufitest.la
+check_PROGRAMS += $(NPU_FI_TESTS)
+dist_check_SCRIPTS += tests/npu/conformance.sh tests/npu/info.sh tests/npu/pingpong.sh
+TESTS += tests/npu/conformance.sh tests/npu/info.sh tests/npu/pingpong.sh
 EXTRA_DIST += tests/npu/lib.sh
 # Pairs of processes; they link libfabric, and load the provider from FI_PROVIDER_PATH.
 check_LTLIBRARIES += libnpupair.la

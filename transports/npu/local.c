@@ -470,7 +470,9 @@ static void accept_ready(struct npu_ep *ep, struct npu_watch *watch, uint32_t ev
             (void)close(fd);
             chan->watch.fd = -1;
             chan_free(chan);
+            continue;
         }
+        chan_ready(ep, &chan->watch, 0); /* its introduction is there already, as a rule */
     }
 }
 

@@ -387,6 +387,11 @@ static ssize_t peek(struct npu_ep *ep, const struct npu_recv *recv)
     (void)npu_ep_progress(ep);
     struct npu_kept *kept = find_kept(ep, recv);
     if (!kept) {
+        npu_ep_service(ep); /* the message may be its sender's first */
+        (void)npu_ep_progress(ep);
+        kept = find_kept(ep, recv);
+    }
+    if (!kept) {
         out.err = FI_ENOMSG;
         if (ep->rx_cq)
             report_error(ep, &out, FI_ENOMSG, FI_ADDR_NOTAVAIL);
