@@ -79,6 +79,7 @@ EXTRA_DIST += \
 	bench/results/transfer.csv \
 	bench/results/transfer.md \
 	bench/smoke.sh \
+	bench/npu_provider \
 	bench/startup \
 	bench/tables.py \
 	bench/transfer

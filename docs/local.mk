@@ -1,5 +1,6 @@
 # Manual pages, written in scdoc. The tarball carries them made, so that installing from it needs no scdoc.
 HC_MAN_SOURCES = \
+	docs/man/fi_npu.7.scd \
 	docs/man/hcomm.7.scd \
 	docs/man/hcomm_barrier.3.scd \
 	docs/man/hcomm_buffer_pool.3.scd \
