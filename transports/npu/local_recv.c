@@ -307,14 +307,14 @@ static int on_eager(struct npu_chan *chan, struct npu_record *record, uint64_t w
 {
     struct npu_arrival arrival;
     uint32_t len = npu_record_len(word);
-    uint32_t lines = npu_record_lines(len);
+    uint32_t lines = npu_eager_lines(len);
     if (len > NPU_EAGER_MAX || !npu_ring_fits(&chan->reader, lines)) {
         npu_chan_fail(chan, "a message too long for the ring");
         return -FI_EIO;
     }
     fill_head(chan, record, npu_record_flags(word), &arrival);
     arrival.len = len;
-    arrival.payload = record->payload;
+    arrival.payload = npu_eager_payload(record, len);
     arrival.cost = (size_t)lines * NPU_LINE;
     if (hc_unlikely(npu_record_flags(word) & NPU_RECORD_ACK)) {
         arrival.flags |= FI_DELIVERY_COMPLETE;

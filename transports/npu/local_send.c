@@ -31,7 +31,7 @@ static unsigned record_flags(uint64_t flags)
 /* A record for a message whose payload of `len` follows; NULL: no room in the ring or the window. */
 static inline struct npu_record *begin_eager(struct npu_chan *chan, size_t len, uint32_t *lines)
 {
-    *lines = npu_record_lines(len);
+    *lines = npu_eager_lines(len);
     if (!has_credit(chan, (size_t)*lines * NPU_LINE))
         return NULL;
     return npu_ring_reserve(&chan->writer, *lines);
@@ -54,10 +54,11 @@ static inline bool send_now(struct npu_chan *chan, const struct npu_send *send)
     record->tag = send->tag;
     record->data = send->data;
     record->id = 0;
+    unsigned char *payload = npu_eager_payload(record, send->len);
     if (hc_likely(send->iov_count == 1))
-        hc_copy(record->payload, send->iov[0].iov_base, send->len);
+        hc_copy(payload, send->iov[0].iov_base, send->len);
     else
-        npu_iov_gather(send->iov, send->iov_count, record->payload);
+        npu_iov_gather(send->iov, send->iov_count, payload);
     end_eager(chan, record, lines,
               npu_record_word(NPU_RECORD_EAGER, record_flags(send->flags), (uint32_t)send->len));
     return true;
@@ -172,7 +173,7 @@ static bool start_eager(struct npu_chan *chan, struct npu_tx *tx)
     record->tag = tx->tag;
     record->data = tx->data;
     record->id = ack ? npu_tx_id(tx) : 0;
-    if (npu_buf_read(&tx->buf, 0, record->payload, tx->buf.len) < 0)
+    if (npu_buf_read(&tx->buf, 0, npu_eager_payload(record, tx->buf.len), tx->buf.len) < 0)
         tx->failed = true;
     end_eager(chan, record, lines,
               npu_record_word(NPU_RECORD_EAGER, record_flags(tx->flags) | (ack ? NPU_RECORD_ACK : 0),
@@ -229,7 +230,7 @@ static bool start(struct npu_chan *chan, struct npu_tx *tx)
     if (is_short && start_eager(chan, tx))
         return true;
     /* A short message is announced only when the window is used up; else it waits for the ring. */
-    if (is_short && has_credit(chan, (size_t)npu_record_lines(tx->buf.len) * NPU_LINE))
+    if (is_short && has_credit(chan, (size_t)npu_eager_lines(tx->buf.len) * NPU_LINE))
         return false;
     return start_rts(chan, tx);
 }
@@ -366,7 +367,7 @@ static bool could_start(struct npu_chan *chan)
     if (tx->flags & (FI_RMA | FI_ATOMIC))
         return npu_ring_refresh(&chan->writer, npu_chan_rma_lines(tx));
     size_t len = tx->buf.len;
-    return npu_ring_refresh(&chan->writer, len <= NPU_EAGER_MAX ? npu_record_lines(len) : 1);
+    return npu_ring_refresh(&chan->writer, len <= NPU_EAGER_MAX ? npu_eager_lines(len) : 1);
 }
 
 bool npu_chan_pending_out(struct npu_chan *chan)

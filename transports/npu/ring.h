@@ -84,6 +84,20 @@ static inline uint32_t npu_record_lines(size_t len)
     return (uint32_t)((len + NPU_RECORD_HEAD + NPU_LINE - 1) / NPU_LINE);
 }
 
+/*
+ * Messages: what does not fit the first line starts with the second, so that it is copied between addresses
+ * that are aligned alike, if the application's are.
+ */
+static inline uint32_t npu_eager_lines(size_t len)
+{
+    return len <= NPU_LINE - NPU_RECORD_HEAD ? 1 : 1 + (uint32_t)((len + NPU_LINE - 1) / NPU_LINE);
+}
+
+static inline unsigned char *npu_eager_payload(struct npu_record *record, size_t len)
+{
+    return len <= NPU_LINE - NPU_RECORD_HEAD ? record->payload : (unsigned char *)(record + 1);
+}
+
 struct npu_ring_writer {
     struct npu_record *lines;
     const _Atomic uint32_t *head; /* published by the reader */
