@@ -8,10 +8,11 @@
  * - Short messages travel in the ring ("eager"). What a receiver keeps of them is bounded by a window of
  * bytes (NPU_WINDOW): beyond it the sender only announces them.
  * - Longer ones are announced in the ring (RTS) and travel through a stream, a circular buffer of
- * NPU_STREAM_BYTES that the sender fills while the receiver empties it. The first NPU_EARLY streams are the
- * sender's to give: their messages are on the way before the receive is known. The others are the receiver's:
- * it grants one (CTS) to a matched message that came without. So unmatched messages cannot block matched
- * ones.
+ *   NPU_STREAM_BYTES that the sender fills while the receiver empties it. A message starts where the one
+ * before ended: lines that were just used lie in the other processor's own cache, from where they come slower
+ * than from a shared one. The first NPU_EARLY streams are the sender's to give: their messages are on the way
+ *   before the receive is known. The others are the receiver's: it grants one (CTS) to a matched message that
+ *   came without. So unmatched messages cannot block matched ones.
  * - Answers have a small ring of their own. The sender has at most NPU_AWAITING operations outstanding that
  * will be answered, and at most NPU_STREAM_BYTES / NPU_PIECE pieces of a read, so it cannot overflow.
  * - RMA and atomics travel as requests in the ring, and have a stream each way (local_rma.c).
@@ -34,7 +35,6 @@ enum {
     NPU_PIECE = 16 << 10,    /* of RMA: progress is published that often */
     NPU_PIECE_MIN = 8 << 10, /* of messages: npu_piece */
     NPU_PIECE_MAX = 64 << 10,
-    NPU_PREPARED = 128 << 10, /* bytes of the first stream whose pages are there from the start */
     NPU_REPLIES = 256,
     NPU_AWAITING = 128,
     /* The longest request: operands and all ranges. */
@@ -227,9 +227,8 @@ static inline void npu_chan_kick(struct npu_chan *chan)
 /* The other side broke the protocol, or is gone: no more traffic. */
 void npu_chan_fail(struct npu_chan *chan, const char *why);
 
-/* Have the pages of a stream for so many bytes before they are used: all at once is much faster than singly.
- */
-void npu_chan_prepare(struct npu_chan *chan, int stream, size_t bytes);
+/* Have all pages of a stream before its first use: all at once is much faster than singly. */
+void npu_chan_prepare(struct npu_chan *chan, int stream);
 
 /* This side's channel needs progress. */
 static inline void npu_chan_busy(struct npu_chan *chan)

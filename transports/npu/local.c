@@ -206,13 +206,13 @@ static int map(int fd, struct npu_chan_memory **memory)
         return -errno;
     *memory = base;
     /* The pages every message uses, now rather than one by one later. Older kernels do without. */
-    (void)madvise(base, offsetof(struct npu_chan_memory, streams) + NPU_PREPARED, MADV_POPULATE_WRITE);
+    (void)madvise(base, offsetof(struct npu_chan_memory, streams), MADV_POPULATE_WRITE);
     return 0;
 }
 
-void npu_chan_prepare(struct npu_chan *chan, int stream, size_t bytes)
+void npu_chan_prepare(struct npu_chan *chan, int stream)
 {
-    if (bytes <= NPU_PREPARED || (chan->prepared & (1U << stream)))
+    if (chan->prepared & (1U << stream))
         return;
     chan->prepared |= 1U << stream;
     (void)madvise(chan->memory->streams[stream], NPU_STREAM_BYTES, MADV_POPULATE_WRITE);

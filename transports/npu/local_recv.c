@@ -179,7 +179,7 @@ bool npu_chan_read_stream(struct npu_rx *rx)
         if (ready == 0)
             break;
         uint64_t pos = rx->arrival.base + rx->at;
-        size_t offset = rx->at % NPU_STREAM_BYTES;
+        size_t offset = pos % NPU_STREAM_BYTES;
         size_t n = ready < piece ? (size_t)ready : piece;
         n = n < NPU_STREAM_BYTES - offset ? n : NPU_STREAM_BYTES - offset;
         if (npu_buf_write(&rx->buf, rx->at, bytes + offset, n) < 0) {
@@ -211,7 +211,7 @@ static void begin_stream(struct npu_chan *chan, struct npu_rx *rx, int stream)
     rx->at = 0;
     rx->end = npu_rx_wanted(rx);
     hc_list_append(&chan->local->reading, &rx->node);
-    npu_chan_prepare(chan, stream, rx->end);
+    npu_chan_prepare(chan, stream);
     (void)npu_chan_read_stream(rx);
 }
 

@@ -82,7 +82,7 @@ static bool fill(struct npu_chan *chan, struct npu_tx *tx, uint64_t consumed)
     while (tx->at < tx->end) {
         uint64_t pos = tx->base + tx->at;
         size_t room = NPU_STREAM_BYTES - (size_t)(pos - consumed);
-        size_t offset = tx->at % NPU_STREAM_BYTES;
+        size_t offset = pos % NPU_STREAM_BYTES;
         size_t n = tx->end - tx->at < piece ? tx->end - tx->at : piece;
         n = n < NPU_STREAM_BYTES - offset ? n : NPU_STREAM_BYTES - offset;
         if (room < n) {
@@ -147,7 +147,7 @@ static void start_stream(struct npu_chan *chan, struct npu_tx *tx, int stream, u
     tx->end = len;
     chan->stream_pos[stream] += len;
     hc_list_append(&chan->sending, &tx->node);
-    npu_chan_prepare(chan, stream, len);
+    npu_chan_prepare(chan, stream);
     (void)stream_step(chan, tx);
 }
 
