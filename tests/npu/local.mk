@@ -18,9 +18,9 @@ tests_npu_threads_SOURCES = tests/npu/threads.c
 tests_npu_threads_CFLAGS = $(AM_CFLAGS) $(LIBFABRIC_CFLAGS)
 tests_npu_threads_LDADD = libnpufitest.la
 check_PROGRAMS += $(NPU_FI_TESTS)
-dist_check_SCRIPTS += tests/npu/conformance.sh tests/npu/info.sh tests/npu/pingpong.sh
-TESTS += tests/npu/conformance.sh tests/npu/info.sh tests/npu/pingpong.sh
-EXTRA_DIST += tests/npu/lib.sh
+dist_check_SCRIPTS += tests/npu/conformance.sh tests/npu/hosts_pingpong.sh tests/npu/info.sh tests/npu/pingpong.sh
+TESTS += tests/npu/conformance.sh tests/npu/hosts_pingpong.sh tests/npu/info.sh tests/npu/pingpong.sh
+EXTRA_DIST += tests/npu/hosts.sh tests/npu/lib.sh
 # Pairs of processes; they link libfabric, and load the provider from FI_PROVIDER_PATH.
 check_LTLIBRARIES += libnpupair.la
 libnpupair_la_SOURCES = tests/npu/pair.c tests/npu/pair.h

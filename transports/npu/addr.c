@@ -79,7 +79,7 @@ int npu_addr_resolve(const char *node, const char *service, uint64_t flags, uint
     return rc < 0 ? -FI_ENODATA : 0;
 }
 
-static bool is_loopback(const struct npu_addr *addr)
+bool npu_addr_is_loopback(const struct npu_addr *addr)
 {
     if (addr->sa.sa_family == AF_INET6)
         return IN6_IS_ADDR_LOOPBACK(&addr->in6.sin6_addr);
@@ -127,7 +127,7 @@ void npu_addr_default(uint32_t format, struct npu_addr *addr)
         list = NULL;
     for (struct ifaddrs *at = list; at; at = at->ifa_next) {
         struct npu_addr found;
-        if (!interface_addr(at, &found) || is_loopback(&found) || is_link_local(&found))
+        if (!interface_addr(at, &found) || npu_addr_is_loopback(&found) || is_link_local(&found))
             continue;
         if (family_of(format) != AF_UNSPEC && family_of(format) != found.sa.sa_family)
             continue;
@@ -146,7 +146,7 @@ void npu_addr_default(uint32_t format, struct npu_addr *addr)
 bool npu_addr_is_local(const struct npu_addr *addr)
 {
     struct ifaddrs *list = NULL;
-    bool local = is_loopback(addr) || is_wildcard(addr);
+    bool local = npu_addr_is_loopback(addr) || is_wildcard(addr);
     if (local || getifaddrs(&list) < 0)
         return local;
     for (struct ifaddrs *at = list; at && !local; at = at->ifa_next) {

@@ -165,6 +165,10 @@ static int enable(struct npu_ep *ep)
         return -FI_ENOCQ;
     npu_lock(&ep->lock);
     int rc = npu_local_open(ep);
+    if (rc == 0 && (ep->caps & FI_REMOTE_COMM) && !npu_addr_is_loopback(&ep->addr))
+        rc = npu_net_open(ep);
+    if (rc < 0)
+        npu_local_close(ep);
     ep->enabled = rc == 0;
     npu_unlock(&ep->lock);
     return rc;
@@ -404,6 +408,7 @@ void npu_ep_unwatch(struct npu_ep *ep, struct npu_watch *watch)
 
 static void ep_destroy(struct npu_ep *ep)
 {
+    npu_net_close(ep);
     npu_local_close(ep);
     npu_recv_fini(ep);
     npu_send_fini(ep);

@@ -192,6 +192,8 @@ struct npu_ep {
     struct hc_list claimed;
     /* the local path (chan.c) */
     struct npu_local *local;
+    /* the path to other hosts (net.h); NULL: there is none */
+    struct npu_net *net;
 };
 
 static inline struct npu_ep *npu_ep_of(struct fid_ep *fid)
@@ -306,5 +308,22 @@ void npu_local_sleep(struct npu_ep *ep, bool asleep);
 void npu_local_reap(struct npu_ep *ep);
 /* Whether npu_local_progress() would find something. */
 bool npu_local_pending(struct npu_ep *ep);
+
+/* ---- The path to other hosts (net.c, net_*.c) ---- */
+
+/* Whether the inner provider (FI_NPU_NET_PROVIDER) is there. */
+bool npu_net_available(void);
+/* Listen at the endpoint's address, which has its port already. */
+int npu_net_open(struct npu_ep *ep);
+/* What was injected is sent first; waits for that at most a second. */
+void npu_net_close(struct npu_ep *ep);
+/* Begin to connect to an endpoint of another host. -FI_EHOSTUNREACH: this endpoint serves its host only. */
+int npu_net_connect(struct npu_ep *ep, const struct npu_addr *addr, struct npu_peer **peer);
+/* Move everything; true: something happened. ep->net must be there, as for the next ones. */
+bool npu_net_progress(struct npu_ep *ep);
+/* Whether there are no connections: then progress may wait for its descriptor. */
+bool npu_net_idle(const struct npu_ep *ep);
+/* Prepare to sleep: from now on the descriptors tell. False: something is there to be done. */
+bool npu_net_sleep(struct npu_ep *ep);
 
 #endif

@@ -22,7 +22,7 @@ static const uint64_t tx_caps =
 static const uint64_t rx_caps = FI_HMEM | FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ |
                                 FI_REMOTE_WRITE | FI_RMA_EVENT | FI_DIRECTED_RECV | FI_MULTI_RECV |
                                 FI_SOURCE | FI_SOURCE_ERR | FI_AV_USER_ID;
-static const uint64_t domain_caps = FI_LOCAL_COMM;
+static const uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
 static const uint64_t tx_flags =
     FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
@@ -71,7 +71,22 @@ static bool is_name(const char *what, const char *wanted, const char *name)
 
 static uint64_t all_caps(void)
 {
-    return FI_HMEM | primary_caps | message_ways | memory_ways | free_caps | costly_caps;
+    return FI_HMEM | primary_caps | message_ways | memory_ways | free_caps | costly_caps | FI_REMOTE_COMM;
+}
+
+/* Other hosts: messages only. */
+static bool reaches_out(uint64_t caps)
+{
+    return !(caps & (FI_RMA | FI_ATOMIC)) && npu_net_available();
+}
+
+static bool reach_fits(const struct fi_info *hints)
+{
+    uint64_t asked = hints->caps | (hints->domain_attr ? hints->domain_attr->caps : 0);
+    if (!(asked & FI_REMOTE_COMM) || reaches_out(hints->caps ? hints->caps : primary_caps))
+        return true;
+    npu_info(CORE, "FI_REMOTE_COMM: not with FI_RMA or FI_ATOMIC, nor without FI_NPU_NET_PROVIDER\n");
+    return false;
 }
 
 static bool tx_fits(const struct fi_tx_attr *tx, uint64_t caps)
@@ -186,8 +201,9 @@ static bool hints_fit(const struct fi_info *hints)
     if (!hints)
         return true;
     return none_but("capabilities", hints->caps, all_caps()) && format_fits(hints->addr_format) &&
-           tx_fits(hints->tx_attr, hints->caps) && rx_fits(hints->rx_attr, hints->caps) &&
-           ep_fits(hints->ep_attr) && domain_fits(hints->domain_attr) && fabric_fits(hints->fabric_attr);
+           reach_fits(hints) && tx_fits(hints->tx_attr, hints->caps) &&
+           rx_fits(hints->rx_attr, hints->caps) && ep_fits(hints->ep_attr) &&
+           domain_fits(hints->domain_attr) && fabric_fits(hints->fabric_attr);
 }
 
 int npu_info_check(const struct fi_info *info)
@@ -236,8 +252,12 @@ static uint64_t answer_caps(const struct fi_info *hints, int device)
     uint64_t hmem = offers_hmem(hints, device) ? FI_HMEM : 0;
     /* What changes how completions look is only for those who ask for it. */
     if (!hints || !hints->caps)
-        return (all_caps() & ~(FI_HMEM | FI_SOURCE_ERR | FI_AV_USER_ID)) | hmem;
+        return (all_caps() & ~(FI_HMEM | FI_SOURCE_ERR | FI_AV_USER_ID | FI_REMOTE_COMM)) | hmem;
     uint64_t caps = (hints->caps & (primary_caps | costly_caps | hmem)) | free_caps;
+    /* Listening for other hosts costs time: not for those who ask for this host only. */
+    bool anywhere = (hints->caps & FI_REMOTE_COMM) || !(hints->caps & FI_LOCAL_COMM);
+    if (anywhere && reaches_out(hints->caps))
+        caps |= FI_REMOTE_COMM;
     return npu_info_full_caps(caps | (hints->caps & (message_ways | memory_ways)));
 }
 
@@ -319,7 +339,7 @@ static void answer_domain(uint32_t version, const struct fi_info *hints, struct 
         .max_ep_rx_ctx = 1,
         .cntr_cnt = MANY,
         .mr_iov_limit = NPU_IOV_LIMIT,
-        .caps = domain_caps,
+        .caps = info->caps & domain_caps,
         .max_err_data = NPU_ERR_DATA_MAX,
         .mr_cnt = MANY,
     };
@@ -377,6 +397,8 @@ static int answer(uint32_t version, const struct fi_info *hints, const struct ad
     if (!made)
         return -FI_ENOMEM;
     made->caps = answer_caps(hints, device);
+    if (npu_addr_is_loopback(&addrs->src))
+        made->caps &= ~FI_REMOTE_COMM;
     answer_tx(hints, made);
     answer_rx(hints, made);
     answer_ep(made);

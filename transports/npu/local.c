@@ -83,6 +83,9 @@ static int reserve_port(struct npu_addr *addr)
         (void)close(fd);
         return -1;
     }
+    /* The listener for other hosts (net.c) may have the same port. */
+    const int yes = 1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     return fd;
 }
 

@@ -35,6 +35,13 @@ libnpu_fi_la_SOURCES = \
 	transports/npu/local_send.c \
 	transports/npu/mr.c \
 	transports/npu/msg.c \
+	transports/npu/net.c \
+	transports/npu/net.h \
+	transports/npu/net_conn.c \
+	transports/npu/net_recv.c \
+	transports/npu/net_send.c \
+	transports/npu/net_slot.c \
+	transports/npu/net_wire.c \
 	transports/npu/npu.h \
 	transports/npu/poll.c \
 	transports/npu/progress.c \

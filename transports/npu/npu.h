@@ -32,8 +32,8 @@
  * channels, operations, and kept messages. A channel lives until the endpoint is closed, or until its peer is
  * gone and nothing refers to its memory any more (npu_peer.users).
  *
- * **Other paths** (other hosts). A path implements struct npu_path_ops; send.c chooses it in connect_peer().
- * It adds descriptors to the endpoint's epoll set with npu_ep_watch(), and itself to npu_ep.workers while it
+ * **Other hosts** are reached over a second libfabric provider: net.h. Paths implement struct npu_path_ops;
+ * send.c chooses one in connect_peer(). A path adds descriptors to the endpoint's epoll set with npu_ep_watch(), and itself to npu_ep.workers while it
  * has something to poll.
  *
  * **RMA and atomics** enter in rma_calls.c and atomic.c; rma.h has the operation, the request, and what a
@@ -160,6 +160,8 @@ int npu_addr_resolve(const char *node, const char *service, uint64_t flags, uint
 void npu_addr_default(uint32_t format, struct npu_addr *addr);
 /* Whether the address is one of this network namespace. */
 bool npu_addr_is_local(const struct npu_addr *addr);
+/* Whether other hosts cannot reach it. */
+bool npu_addr_is_loopback(const struct npu_addr *addr);
 /* Whether two addresses name the same endpoint. */
 bool npu_addr_equal(const struct npu_addr *a, const struct npu_addr *b);
 /* "fi_sockaddr_in://10.0.0.1:4711"; returns the length needed with the closing NUL. */

@@ -42,6 +42,8 @@ static void stay_armed(struct npu_ep *ep)
 {
     npu_ep_service(ep);
     npu_local_sleep(ep, true);
+    if (ep->net && !npu_net_sleep(ep))
+        ep->attention = true;
 }
 
 bool npu_ep_progress(struct npu_ep *ep)
@@ -53,6 +55,8 @@ bool npu_ep_progress(struct npu_ep *ep)
     bool moved = npu_local_progress(ep);
     if (hc_likely(!moved))
         ep->idle++;
+    if (hc_unlikely(ep->net && !npu_net_idle(ep)))
+        moved |= npu_net_progress(ep);
     if (hc_unlikely(!hc_list_empty(&ep->workers)))
         run_workers(ep);
     if (hc_unlikely(ep->idle >= SERVICE_EVERY || ep->attention))
@@ -66,7 +70,8 @@ bool npu_ep_arm(struct npu_ep *ep)
         return true;
     npu_ep_service(ep);
     npu_local_sleep(ep, true);
-    if (npu_local_pending(ep) || ep->attention || !hc_list_empty(&ep->workers)) {
+    bool awake = ep->net && !npu_net_sleep(ep);
+    if (awake || npu_local_pending(ep) || ep->attention || !hc_list_empty(&ep->workers)) {
         if (ep->armed == 0)
             npu_local_sleep(ep, false);
         return false;

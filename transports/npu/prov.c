@@ -17,6 +17,10 @@ FI_EXT_INI
     fi_param_define(&npu_provider, "direct_copy", FI_PARAM_BOOL,
                     "Copy long transfers straight between two processes' memories: RMA, and device memory "
                     "(default: yes)");
+    fi_param_define(
+        &npu_provider, "net_provider", FI_PARAM_STRING,
+        "Provider that carries messages to other hosts: one with connected endpoints, such as tcp "
+        "or verbs; none: other hosts are not served (default: tcp)");
     return &npu_provider;
 }
 

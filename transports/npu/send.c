@@ -47,7 +47,7 @@ static HC_COLD int connect_peer(struct npu_ep *ep, fi_addr_t dest, struct npu_pe
         return -FI_EINVAL;
     int rc = dest < ep->peer_room ? 0 : grow_peers(ep, dest);
     if (rc == 0)
-        rc = local ? npu_local_connect(ep, &addr, peer) : -FI_EHOSTUNREACH;
+        rc = local ? npu_local_connect(ep, &addr, peer) : npu_net_connect(ep, &addr, peer);
     if (rc == 0)
         ep->peers[dest] = *peer;
     return rc;

@@ -1,0 +1,223 @@
+/*
+ * The path to other hosts: messages over connected endpoints (FI_EP_MSG) of a second libfabric provider, the
+ * inner one, through staging buffers.
+ *
+ * An endpoint listens with the inner provider at its own address, so that peers need no more than that. Each
+ * sender opens a connection of its own: it carries the sender's messages one way (struct npu_net_head, then
+ * payload) and the receiver's answers the other way.
+ *
+ * **Messages.** Up to NPU_NET_EAGER bytes travel with their head (NPU_NET_SEND). Longer ones are announced
+ * (NPU_NET_RTS); when the receive is known, the receiver asks for what fits (NPU_NET_CTS), and the payload
+ * comes in pieces of one staging slot (NPU_NET_DATA): while the inner provider sends some slots, the next are
+ * filled. NPU_NET_ACK tells of delivery to senders that want to know.
+ *
+ * **Credits.** Each side posts a fixed number of slots and tells which it has posted again (`slots` of any
+ * message, NPU_NET_CREDIT where nothing else is to be said; one credit is kept for that). Payload that no
+ * receive was posted for is held for NPU_NET_WINDOW bytes per sender (`window` tells what was freed); beyond
+ * that messages are announced only.
+ *
+ * **Completion.** A send is complete when the inner provider has sent its last byte; with
+ * FI_TRANSMIT_COMPLETE when it has arrived, with FI_DELIVERY_COMPLETE when it is in the receive's buffer.
+ *
+ * **Loss.** When a connection ends, operations that are under way on it fail with FI_ECONNRESET (a peer that
+ * refuses: what the inner provider tells), and the next send connects anew.
+ *
+ * Everything here belongs to one endpoint and is used with its lock held; nothing waits. Integers are in the
+ * host's order: a peer of the other order has another magic number.
+ */
+#ifndef NPU_NET_H
+#define NPU_NET_H
+
+#include "transports/npu/ep.h"
+
+enum {
+    NPU_NET_VERSION = 1,
+    NPU_NET_SLOT = 64 * 1024, /* bytes of a staging slot, head included */
+    NPU_NET_SLOTS = 32,       /* of a connection, on each side, for messages */
+    NPU_NET_ANSWER = 64,      /* bytes of a slot for answers */
+    NPU_NET_ANSWERS = 64,
+    NPU_NET_EAGER = 16 * 1024,
+    NPU_NET_WINDOW = 1024 * 1024,
+    NPU_NET_OVERHEAD = 256, /* what a kept message costs beside its payload */
+    NPU_NET_READING = 8,    /* announced messages of one connection whose payload travels at a time */
+    NPU_NET_MAX_CONNS = 4096,
+};
+#define NPU_NET_MAGIC UINT32_C(0x6e70756e) /* "npun" */
+
+/* ---- The protocol ---- */
+
+enum npu_net_type {
+    NPU_NET_SEND = 1, /* from the sender: a message and its payload */
+    NPU_NET_RTS,      /* a message without */
+    NPU_NET_DATA,     /* a piece of an announced one; len: its offset */
+    NPU_NET_BROKEN,   /* the rest of it will not come: the sender cannot read it */
+    NPU_NET_CREDIT,   /* either side: nothing but slots and window */
+    NPU_NET_CTS,      /* from the receiver: send len bytes of it */
+    NPU_NET_ACK,      /* it has arrived */
+};
+
+enum npu_net_flag {
+    NPU_NET_TAGGED = 1,
+    NPU_NET_CQ_DATA = 2,
+    NPU_NET_ACK_ARRIVED = 4,
+    NPU_NET_ACK_DELIVERED = 8,
+};
+
+struct npu_net_head {
+    uint8_t type;    /* enum npu_net_type */
+    uint8_t flags;   /* enum npu_net_flag */
+    uint16_t slots;  /* posted again since the last message of this side */
+    uint32_t bytes;  /* of payload behind the head */
+    uint64_t window; /* freed since the last message of this side */
+    uint64_t id;     /* the sender's operation */
+    uint64_t len;
+    uint64_t tag, data;
+};
+_Static_assert(sizeof(struct npu_net_head) == 48, "head of a message");
+
+/* Goes with the connection request, and comes back with its acceptance. */
+struct npu_net_hello {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t slots;
+    struct npu_addr addr; /* of the endpoint */
+};
+_Static_assert(sizeof(struct npu_net_hello) <= 56, "what a connection request has room for");
+
+/* Whether received bytes have the form of a message; outgoing: received by the side that sends messages. */
+bool npu_net_head_ok(const void *bytes, size_t len, bool outgoing);
+/* Whether received bytes are a peer's introduction. */
+bool npu_net_hello_ok(const void *bytes, size_t len);
+
+/* ---- Connections ---- */
+
+/* One staging buffer, posted to the inner provider or free. */
+struct npu_net_slot {
+    struct fi_context2 context; /* the inner provider's while it is posted */
+    struct hc_list node;
+    struct npu_net_conn *conn;
+    bool receives;
+    unsigned char *bytes;
+    size_t len;
+    struct npu_tx *tx; /* complete when the slot is sent; NULL: nothing is */
+};
+
+struct npu_net_answer {
+    uint8_t type;
+    uint64_t id, len;
+};
+
+struct npu_net_conn {
+    struct npu_peer peer; /* must stay first */
+    struct npu_net *net;
+    struct hc_list node; /* npu_net.conns or .gone */
+    bool outgoing;       /* this side sends messages */
+    bool open;
+    bool closing; /* no more comes in; what has come is read first */
+    bool aged;    /* closed, and its completions have been read */
+    int err;      /* why it ended */
+    struct fid_ep *ep;
+    struct fid_mr *mr;
+    unsigned char *memory;
+    bool pinned;
+    struct npu_net_slot slots[NPU_NET_SLOTS + NPU_NET_ANSWERS];
+    struct hc_list free;     /* slots to send with */
+    struct hc_list unsent;   /* filled ones, in order, that the inner provider had no room for */
+    struct hc_list unposted; /* the same for receiving */
+    struct hc_list inbox;    /* received, in order, and not yet taken */
+    unsigned posted;         /* sends the inner provider has */
+    unsigned credits;        /* slots the other side has for us */
+    unsigned owed;           /* slots posted again that it does not know of */
+    uint64_t freed;          /* window, the same */
+    uint64_t charged;        /* window in use: the sender's and the receiver's count */
+    /* The side that sends messages. */
+    struct hc_list queue;   /* operations not yet begun, in order */
+    struct hc_list sending; /* operations whose payload travels */
+    /* The side that receives. */
+    struct hc_list waiting, reading; /* receives that wait for their turn, that get their payload */
+    unsigned reading_count, announced;
+    struct npu_net_answer *answers; /* a ring of those to send */
+    size_t answer_room, answer_at, answer_count;
+};
+
+/* What an endpoint has of the inner provider. */
+struct npu_net {
+    struct npu_ep *ep;
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_eq *eq;
+    struct fid_cq *cq;
+    struct fid_pep *pep;
+    struct npu_watch eq_watch, cq_watch;
+    struct hc_list conns, gone;
+    unsigned count;      /* of conns */
+    unsigned connecting; /* of them not open yet */
+    unsigned turn;
+    bool inside; /* progress runs: no second one from within */
+    uint64_t next_key;
+};
+
+static inline struct npu_net_conn *npu_net_conn_of(struct npu_peer *peer)
+{
+    return hc_container_of(peer, struct npu_net_conn, peer);
+}
+
+static inline struct npu_net_head *npu_net_head_of(const struct npu_net_slot *slot)
+{
+    return (struct npu_net_head *)(void *)slot->bytes;
+}
+
+/* ---- Life (net.c) ---- */
+
+extern const struct npu_path_ops npu_net_path;
+/* End a connection, at the next progress. err: positive fabric errno; why: for the log, NULL is silent. */
+void npu_net_fail(struct npu_net_conn *conn, int err, const char *why);
+/* Let go of connections that have ended (net_conn.c). */
+void npu_net_reap(struct npu_net *net);
+/* A connection without an inner endpoint; NULL: no memory. */
+struct npu_net_conn *npu_net_conn_new(struct npu_net *net, bool outgoing);
+/* Open the inner endpoint as `info` says, and post its receives. */
+int npu_net_conn_open(struct npu_net_conn *conn, struct fi_info *info);
+void npu_net_conn_free(struct npu_net_conn *conn);
+
+/* ---- Slots (net_slot.c) ---- */
+
+/* A slot to fill, with an empty head of the type; NULL: there is none, or no credit (`last`: even the last).
+ */
+struct npu_net_slot *npu_net_slot_get(struct npu_net_conn *conn, enum npu_net_type type, bool last);
+/* Send a slot: its head and head->bytes of payload. */
+void npu_net_slot_send(struct npu_net_slot *slot);
+/* Take a slot back unsent. */
+void npu_net_slot_put(struct npu_net_slot *slot);
+/* Post a slot to receive. */
+void npu_net_slot_post(struct npu_net_slot *slot);
+/* Send what waits for the inner provider, and tell of credits that are due. */
+void npu_net_flush(struct npu_net_conn *conn);
+
+/* ---- The sender's side (net_send.c) ---- */
+
+int npu_net_send(struct npu_peer *peer, const struct npu_send *send);
+bool npu_net_cancel(struct npu_peer *peer, struct npu_tx *tx);
+/* Begin and continue operations while there are slots. */
+void npu_net_pump(struct npu_net_conn *conn);
+/* An answer has come. */
+void npu_net_answered(struct npu_net_conn *conn, const struct npu_net_head *head);
+/* A slot of ours has been sent. */
+void npu_net_slot_sent(struct npu_net_slot *slot);
+/* End everything under way with the connection's error. */
+void npu_net_abort(struct npu_net_conn *conn);
+
+/* ---- The receiver's side (net_recv.c) ---- */
+
+void npu_net_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, struct npu_rx *rx);
+void npu_net_delivered(struct npu_peer *peer, const struct npu_arrival *arrival);
+void npu_net_release(struct npu_peer *peer, size_t cost);
+/* Take received slots, in order; true: some were taken. */
+bool npu_net_read_inbox(struct npu_net_conn *conn);
+/* Send answers while there are slots. */
+void npu_net_pump_answers(struct npu_net_conn *conn);
+/* End receives whose payload will not come. */
+void npu_net_abandon(struct npu_net_conn *conn);
+
+#endif

@@ -1,0 +1,246 @@
+/* Messages to another host: the sender's side. */
+#include "transports/npu/net.h"
+
+enum state { QUEUED = 1, ANNOUNCED, STREAMING, DRAINING, AWAITING_ACK };
+
+static uint8_t head_flags(uint64_t flags)
+{
+    unsigned out = 0;
+    if (flags & FI_TAGGED)
+        out |= NPU_NET_TAGGED;
+    if (flags & FI_REMOTE_CQ_DATA)
+        out |= NPU_NET_CQ_DATA;
+    if (flags & FI_DELIVERY_COMPLETE)
+        out |= NPU_NET_ACK_DELIVERED;
+    else if (flags & FI_TRANSMIT_COMPLETE)
+        out |= NPU_NET_ACK_ARRIVED;
+    return (uint8_t)out;
+}
+
+static bool wants_ack(uint64_t flags)
+{
+    return flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE);
+}
+
+static bool fits_window(const struct npu_net_conn *conn, size_t len)
+{
+    return len <= NPU_NET_EAGER && conn->charged + len + NPU_NET_OVERHEAD <= NPU_NET_WINDOW;
+}
+
+/* Send the payload with its head. -errno: it cannot be read. */
+static int send_eager(struct npu_net_slot *slot, const struct npu_buf *buf, struct npu_net_head head)
+{
+    struct npu_net_conn *conn = slot->conn;
+    struct npu_net_head *at = npu_net_head_of(slot);
+    int rc = npu_buf_read(buf, 0, at + 1, buf->len);
+    if (rc < 0)
+        return rc;
+    head.bytes = (uint32_t)buf->len;
+    *at = head;
+    conn->charged += buf->len + NPU_NET_OVERHEAD;
+    npu_net_slot_send(slot);
+    return 0;
+}
+
+/* ---- Posting ---- */
+
+/* An operation whose payload is copied in this call. */
+static struct npu_tx *make_brief(struct npu_net_conn *conn, const struct npu_send *send)
+{
+    struct npu_tx *tx = npu_tx_get(&conn->peer);
+    if (!tx)
+        return NULL;
+    tx->flags = send->flags;
+    tx->context = send->context;
+    tx->tag = send->tag;
+    tx->data = send->data;
+    tx->state = wants_ack(send->flags) ? AWAITING_ACK : DRAINING;
+    return tx;
+}
+
+/* Send at once, straight from the caller's memory. -FI_EAGAIN: not now. */
+static int send_now(struct npu_net_conn *conn, const struct npu_send *send)
+{
+    struct npu_buf buf;
+    bool forgotten = (send->flags & NPU_SILENT) && !wants_ack(send->flags);
+    int rc = npu_buf_init(&buf, send->iov, send->desc, send->iov_count);
+    if (rc < 0)
+        return rc;
+    struct npu_net_slot *slot = npu_net_slot_get(conn, NPU_NET_SEND, false);
+    if (!slot)
+        return -FI_EAGAIN;
+    struct npu_tx *tx = forgotten ? NULL : make_brief(conn, send);
+    if (!tx && !forgotten) {
+        npu_net_slot_put(slot);
+        return -FI_EAGAIN;
+    }
+    struct npu_net_head head = {
+        .type = NPU_NET_SEND,
+        .flags = head_flags(send->flags),
+        .id = tx ? npu_tx_id(tx) : 0,
+        .len = send->len,
+        .tag = send->tag,
+        .data = send->data,
+    };
+    slot->tx = tx && tx->state == DRAINING ? tx : NULL;
+    rc = send_eager(slot, &buf, head);
+    if (rc < 0) {
+        npu_net_slot_put(slot);
+        if (tx)
+            npu_tx_put(tx);
+    } else if (forgotten) {
+        npu_sent(conn->peer.ep, send->flags, send->context);
+    }
+    return rc;
+}
+
+int npu_net_send(struct npu_peer *peer, const struct npu_send *send)
+{
+    struct npu_net_conn *conn = npu_net_conn_of(peer);
+    if (peer->dead)
+        return -FI_EAGAIN; /* it is forgotten at the next progress */
+    if (conn->open && hc_list_empty(&conn->queue) && fits_window(conn, send->len)) {
+        int rc = send_now(conn, send);
+        if (rc != -FI_EAGAIN)
+            return rc;
+    }
+    struct npu_tx *tx = npu_tx_make(peer, send);
+    if (!tx)
+        return -FI_EAGAIN;
+    tx->state = QUEUED;
+    hc_list_append(&conn->queue, &tx->node);
+    npu_net_pump(conn);
+    return 0;
+}
+
+bool npu_net_cancel(struct npu_peer *peer, struct npu_tx *tx)
+{
+    (void)peer;
+    return tx->state == QUEUED;
+}
+
+/* ---- Queued operations ---- */
+
+static void begin(struct npu_net_slot *slot, struct npu_tx *tx)
+{
+    struct npu_net_conn *conn = slot->conn;
+    struct npu_net_head head = {
+        .type = NPU_NET_RTS,
+        .flags = head_flags(tx->flags),
+        .id = npu_tx_id(tx),
+        .len = tx->buf.len,
+        .tag = tx->tag,
+        .data = tx->data,
+    };
+    hc_list_remove(&tx->node);
+    if (!fits_window(conn, tx->buf.len)) {
+        tx->state = ANNOUNCED;
+        *npu_net_head_of(slot) = head;
+        npu_net_slot_send(slot);
+        return;
+    }
+    head.type = NPU_NET_SEND;
+    tx->state = wants_ack(tx->flags) ? AWAITING_ACK : DRAINING;
+    slot->tx = tx->state == DRAINING ? tx : NULL;
+    int rc = send_eager(slot, &tx->buf, head);
+    if (rc < 0) {
+        npu_net_slot_put(slot);
+        npu_tx_finish(tx, -rc);
+    }
+}
+
+/* The rest of a message cannot be read. */
+static void give_up(struct npu_net_slot *slot, struct npu_tx *tx, int err)
+{
+    *npu_net_head_of(slot) = (struct npu_net_head){.type = NPU_NET_BROKEN, .id = npu_tx_id(tx)};
+    npu_net_slot_send(slot);
+    npu_tx_finish(tx, err);
+}
+
+static void send_piece(struct npu_net_slot *slot, struct npu_tx *tx)
+{
+    struct npu_net_head *head = npu_net_head_of(slot);
+    uint64_t left = tx->end - tx->at, most = NPU_NET_SLOT - sizeof(*head);
+    size_t n = (size_t)(left < most ? left : most);
+    int rc = npu_buf_read(&tx->buf, tx->at, head + 1, n);
+    if (rc < 0) {
+        give_up(slot, tx, -rc);
+        return;
+    }
+    head->id = npu_tx_id(tx);
+    head->len = tx->at;
+    head->bytes = (uint32_t)n;
+    tx->at += n;
+    hc_list_remove(&tx->node);
+    if (tx->at < tx->end) {
+        hc_list_append(&slot->conn->sending, &tx->node); /* the others' turn */
+    } else {
+        tx->state = wants_ack(tx->flags) ? AWAITING_ACK : DRAINING;
+        slot->tx = tx->state == DRAINING ? tx : NULL;
+    }
+    npu_net_slot_send(slot);
+}
+
+void npu_net_pump(struct npu_net_conn *conn)
+{
+    struct npu_net_slot *slot;
+    /* New messages first: their heads are short, and go in order. */
+    while (!hc_list_empty(&conn->queue) && (slot = npu_net_slot_get(conn, NPU_NET_RTS, false)))
+        begin(slot, hc_list_entry(hc_list_first(&conn->queue), struct npu_tx, node));
+    while (!hc_list_empty(&conn->sending) && (slot = npu_net_slot_get(conn, NPU_NET_DATA, false)))
+        send_piece(slot, hc_list_entry(hc_list_first(&conn->sending), struct npu_tx, node));
+    npu_net_flush(conn);
+}
+
+/* ---- Answers ---- */
+
+static bool start_streaming(struct npu_net_conn *conn, struct npu_tx *tx, uint64_t len)
+{
+    if (tx->state != ANNOUNCED || len > tx->buf.len)
+        return false;
+    if (len == 0) {
+        npu_tx_finish(tx, 0);
+        return true;
+    }
+    tx->state = STREAMING;
+    tx->at = 0;
+    tx->end = len;
+    hc_list_append(&conn->sending, &tx->node);
+    return true;
+}
+
+static bool acknowledge(struct npu_tx *tx)
+{
+    if (tx->state != AWAITING_ACK)
+        return false;
+    npu_tx_finish(tx, 0);
+    return true;
+}
+
+void npu_net_answered(struct npu_net_conn *conn, const struct npu_net_head *head)
+{
+    struct npu_tx *tx = npu_tx_find(conn->peer.ep, &conn->peer, head->id);
+    bool expected =
+        tx && (head->type == NPU_NET_CTS ? start_streaming(conn, tx, head->len) : acknowledge(tx));
+    if (!expected)
+        npu_net_fail(conn, FI_EIO, "an answer to no operation");
+}
+
+void npu_net_slot_sent(struct npu_net_slot *slot)
+{
+    struct npu_tx *tx = slot->tx;
+    slot->tx = NULL;
+    hc_list_append(&slot->conn->free, &slot->node);
+    if (tx)
+        npu_tx_finish(tx, 0);
+}
+
+void npu_net_abort(struct npu_net_conn *conn)
+{
+    struct npu_ep *ep = conn->peer.ep;
+    for (size_t i = 0; i < hc_array_len(conn->slots); i++)
+        conn->slots[i].tx = NULL;
+    for (size_t i = 0; i < ep->tx_size; i++)
+        if (ep->tx_pool[i].peer == &conn->peer)
+            npu_tx_finish(&ep->tx_pool[i], conn->err);
+}
