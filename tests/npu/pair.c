@@ -1,6 +1,7 @@
 #include "tests/npu/pair.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,6 +12,22 @@
 #include <unistd.h>
 
 int pair_side;
+static const char *pair_node = "127.0.0.1";
+
+/* Go to the side's host, if PAIR_HOSTS gives one: "/run/netns/a 10.0.0.1 /run/netns/b 10.0.0.2". */
+static void enter_host(void)
+{
+    static char spaces[2][128], nodes[2][64];
+    const char *hosts = getenv("PAIR_HOSTS");
+    if (!hosts)
+        return;
+    EXPECT(sscanf(hosts, "%127s %63s %127s %63s", spaces[0], nodes[0], spaces[1], nodes[1]) == 4);
+    int fd = open(spaces[pair_side], O_RDONLY | O_CLOEXEC);
+    EXPECT(fd >= 0);
+    EXPECT(setns(fd, CLONE_NEWNET) == 0);
+    (void)close(fd);
+    pair_node = nodes[pair_side];
+}
 
 static struct fi_info *find(uint64_t caps, int mr_mode, const char *domain)
 {
@@ -22,7 +39,7 @@ static struct fi_info *find(uint64_t caps, int mr_mode, const char *domain)
     hints->domain_attr->mr_mode = mr_mode;
     hints->domain_attr->name = domain ? strdup(domain) : NULL;
     hints->fabric_attr->prov_name = strdup("npu");
-    int rc = fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, hints, &info);
+    int rc = fi_getinfo(FI_VERSION(1, 17), pair_node, NULL, FI_SOURCE, hints, &info);
     if (rc)
         fprintf(stderr, "fi_getinfo: %s\n", fi_strerror(-rc));
     EXPECT(rc == 0);
@@ -32,7 +49,7 @@ static struct fi_info *find(uint64_t caps, int mr_mode, const char *domain)
 
 static void open_all(struct pair *pair)
 {
-    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD};
     struct fi_av_attr av = {.type = FI_AV_TABLE};
     EXPECT(fi_fabric(pair->info->fabric_attr, &pair->fabric, NULL) == 0);
     EXPECT(fi_domain(pair->fabric, pair->info, &pair->domain, NULL) == 0);
@@ -67,6 +84,7 @@ void pair_begin(struct pair *pair, uint64_t caps, int mr_mode, const char *domai
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)close(fds[!pair_side]);
     pair->fd = fds[pair_side];
+    enter_host();
     (void)alarm(60); /* a case that hangs fails */
     pair->info = find(caps, mr_mode, domain);
     open_all(pair);

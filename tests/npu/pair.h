@@ -41,7 +41,8 @@ struct pair {
     pid_t child; /* of side 0 */
 };
 
-/* Fork; side 1 does not return from pair_end(). caps, mr_mode: as in hints; domain: its name, or NULL. */
+/* Fork; the environment variable PAIR_HOSTS may put the sides on two hosts. Side 1 does not return from
+ * pair_end(). caps, mr_mode: as in hints; domain: its name, or NULL. */
 void pair_begin(struct pair *pair, uint64_t caps, int mr_mode, const char *domain);
 /* Close everything, which must be possible; side 0 then awaits side 1's end. */
 void pair_end(struct pair *pair);

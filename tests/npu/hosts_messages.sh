@@ -1,0 +1,12 @@
+#!/bin/sh
+# Messages between two hosts: all ways a message can take, bounded memory for unexpected ones, completion levels, sleeping,
+# a peer that is killed. NPU_HUGE=1 adds a message of more than 4 GiB.
+. "${srcdir:-.}/tests/npu/lib.sh"
+. "${srcdir:-.}/tests/npu/hosts.sh"
+make_hosts
+export PAIR_HOSTS="/run/netns/$host_a $addr_a /run/netns/$host_b $addr_b"
+
+for case in sizes unexpected announced levels sleeping killed ${NPU_HUGE:+huge}; do
+    timeout 300 tests/npu/hosts "$case" >"$scratch/out" 2>&1 || complain "$case: status $?: $(cat "$scratch/out")"
+done
+[ "$failed" -eq 0 ]
