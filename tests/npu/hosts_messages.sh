@@ -9,4 +9,6 @@ export PAIR_HOSTS="/run/netns/$host_a $addr_a /run/netns/$host_b $addr_b"
 for case in sizes unexpected announced levels sleeping killed ${NPU_HUGE:+huge}; do
     timeout 300 tests/npu/hosts "$case" >"$scratch/out" 2>&1 || complain "$case: status $?: $(cat "$scratch/out")"
 done
+HCOMM_NPU="$build/.libs/libnpusim.so" NPUSIM_DEVICES=2 timeout 60 tests/npu/hmem messages >"$scratch/out" 2>&1 ||
+    complain "device memory: status $?: $(cat "$scratch/out")"
 [ "$failed" -eq 0 ]
