@@ -2,10 +2,11 @@
 /*
  * Messages of the provider's path between hosts, from a peer that may say anything, between sends and receives of ours:
  * no stray access, no operation completed twice, nothing left over. The inner provider is one that swallows what is sent.
- * fuzz-sources: transports/npu/net_wire.c transports/npu/net_recv.c transports/npu/net_send.c transports/npu/net_slot.c transports/npu/recv.c transports/npu/send.c transports/npu/buf.c transports/npu/addr.c runtime/base/copy.c
+ * fuzz-sources: transports/npu/net_wire.c transports/npu/net_recv.c transports/npu/net_rma.c transports/npu/net_send.c transports/npu/net_slot.c transports/npu/recv.c transports/npu/send.c transports/npu/rma.c transports/npu/atomic_ops.c transports/npu/buf.c transports/npu/addr.c runtime/base/copy.c
  */
 /* clang-format on */
 #include "transports/npu/net.h"
+#include "transports/npu/rma.h"
 
 #include "tests/fuzz/fuzz.h"
 
@@ -19,6 +20,7 @@ struct fi_provider npu_provider;
 static const struct npu_path_ops path = {
     .name = "fuzz",
     .send = npu_net_send,
+    .rma = npu_net_rma,
     .fetch = npu_net_fetch,
     .delivered = npu_net_delivered,
     .release = npu_net_release,
@@ -107,6 +109,20 @@ int npu_hmem_write(struct npu_mr *mr, void *device_ptr, const void *from, size_t
     return -FI_EIO;
 }
 
+/* Key 1 is memory of ours. */
+static struct npu_mr exposed;
+
+struct npu_mr *npu_mr_hold(struct npu_domain *domain, uint64_t key)
+{
+    (void)domain;
+    return key == 1 ? &exposed : NULL;
+}
+
+void npu_mr_drop(struct npu_mr *mr)
+{
+    (void)mr;
+}
+
 void npu_net_fail(struct npu_net_conn *conn, int err, const char *why)
 {
     (void)why;
@@ -182,7 +198,8 @@ static void begin(struct world *world)
     world->ep.av = &world->av;
     world->ep.tx_cq = world->ep.rx_cq = &world->cq;
     world->cq.limit = 1 << 20;
-    world->ep.caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_SOURCE;
+    world->ep.caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_SOURCE | FI_RMA | FI_ATOMIC |
+                     FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
     world->ep.tx_size = SENDS;
     world->ep.rx_size = RECEIVES;
     world->ep.min_multi_recv = 64;
@@ -194,6 +211,13 @@ static void begin(struct world *world)
     world->conns[1] = make_conn(world, true);
     world->bytes = calloc(1, ROOM);
     FUZZ_CHECK(world->bytes);
+    exposed = (struct npu_mr){
+        .access = FI_REMOTE_READ | FI_REMOTE_WRITE,
+        .iov_count = 1,
+        .iov[0] = {world->bytes, ROOM},
+        .len = ROOM,
+        .device = -1,
+    };
     posted = completed = 0;
     num_in_flight = 0;
 }
@@ -207,6 +231,8 @@ static void end(struct world *world)
         if (conn->outgoing)
             npu_net_abort(conn);
         else
+            npu_net_stop_serving(conn);
+        if (!conn->outgoing)
             for (struct hc_list *node;
                  (node = hc_list_pop(&conn->reading)) || (node = hc_list_pop(&conn->waiting));)
                 npu_rx_finish(&world->ep, hc_list_entry(node, struct npu_rx, node), FI_ECONNRESET);
@@ -241,35 +267,78 @@ static unsigned draw(struct input *input)
     return *input->next++;
 }
 
+/* A request with up to two ranges, well formed or not. */
+static size_t make_request(struct input *input, unsigned char *bytes)
+{
+    struct npu_rma_head head = {
+        .op = (uint8_t)(draw(input) % 7),
+        .atomic_op = (uint8_t)(draw(input) % 20),
+        .datatype = (uint8_t)(draw(input) % 12),
+        .targets = (uint8_t)(draw(input) % 3),
+        .flags = (uint8_t)(draw(input) % 3),
+    };
+    size_t size = sizeof(head);
+    for (unsigned i = 0; i < head.targets; i++) {
+        struct npu_rma_target target = {.addr = draw(input) * 8,
+                                        .len = (uint64_t)draw(input) * (draw(input) % 80),
+                                        .key = draw(input) % 8 ? 1 : 2};
+        memcpy(bytes + size, &target, sizeof(target));
+        size += sizeof(target);
+        head.len += target.len;
+    }
+    if ((head.flags & NPU_RMA_INLINE) && head.len <= NPU_RMA_INLINE_MAX)
+        size += head.op == NPU_RMA_COMPARE ? 2 * head.len : head.len;
+    memcpy(bytes, &head, sizeof(head));
+    return size;
+}
+
+static size_t payload_of(const struct npu_net_head *head, struct input *input, unsigned how,
+                         unsigned char *bytes)
+{
+    switch (head->type) {
+    case NPU_NET_SEND:
+        return how & 4 ? 0 : head->len;
+    case NPU_NET_RMA:
+        return make_request(input, bytes);
+    case NPU_NET_DATA:
+    case NPU_NET_READ:
+    case NPU_NET_DONE:
+        return (size_t)draw(input) * (how & 32 ? 100 : 1);
+    default:
+        return 0;
+    }
+}
+
 static void deliver(struct world *world, struct input *input)
 {
     struct npu_net_conn *conn = world->conns[draw(input) % 2];
     unsigned how = draw(input);
+    unsigned char *bytes = calloc(1, NPU_NET_SLOT + sizeof(struct npu_net_head));
+    FUZZ_CHECK(bytes);
     struct npu_net_head head = {
-        .type = (uint8_t)(draw(input) % 9),
+        .type = (uint8_t)(draw(input) % 12),
         .flags = (uint8_t)(draw(input) % 17),
         .slots = (uint16_t)(how & 1 ? draw(input) % 40 : 0),
         .window = how & 2 ? draw(input) * 64 : 0,
-        .len = draw(input) * 257,
+        .len = (uint64_t)draw(input) * (how & 64 ? 0 : 257),
         .id = draw(input) % 8,
         .tag = draw(input) % 3,
     };
-    size_t payload = head.type == NPU_NET_SEND && !(how & 4) ? head.len
-                     : head.type == NPU_NET_DATA             ? draw(input)
-                                                             : 0;
-    head.bytes = (uint32_t)payload;
+    head.bytes = (uint32_t)payload_of(&head, input, how, bytes + sizeof(head));
     if (how & 8) /* the id of an operation that exists */
         head.id = npu_tx_id(&world->ep.tx_pool[head.id]);
-    if (conn->peer.dead)
-        return;
-    unsigned char *exact = calloc(1, sizeof(head) + payload);
-    FUZZ_CHECK(exact);
-    memcpy(exact, &head, sizeof(head));
-    struct npu_net_slot slot = {
-        .conn = conn, .receives = true, .bytes = exact, .len = sizeof(head) + payload};
+    size_t size = sizeof(head) + head.bytes;
     if (how & 16)
-        slot.len = draw(input) < slot.len ? draw(input) % slot.len : slot.len;
-    hc_list_append(&conn->inbox, &slot.node);
+        size = draw(input) % (size + 1);
+    unsigned char *exact = malloc(size ? size : 1);
+    FUZZ_CHECK(exact);
+    memcpy(bytes, &head, sizeof(head));
+    memcpy(exact, bytes, size);
+    free(bytes);
+    struct npu_net_slot slot = {.conn = conn, .receives = true, .bytes = exact, .len = size};
+    hc_list_init(&slot.node);
+    if (!conn->peer.dead)
+        npu_net_take_in(&slot);
     (void)npu_net_read_inbox(conn);
     hc_list_remove(&slot.node);
     free(exact);
@@ -288,6 +357,26 @@ static void start_send(struct world *world, struct input *input)
         .context = world->bytes,
     };
     if (npu_net_send(&world->conns[1]->peer, &send) == 0)
+        posted++;
+}
+
+static void start_rma(struct world *world, struct input *input)
+{
+    size_t len = (size_t)draw(input) * draw(input);
+    struct iovec iov = {world->bytes, len};
+    struct fi_rma_iov target = {.addr = 0, .len = len, .key = 1};
+    bool reads = draw(input) % 2;
+    struct npu_rma op = {
+        .op = reads ? NPU_RMA_READ : NPU_RMA_WRITE,
+        .iov = &iov,
+        .iov_count = 1,
+        .targets = &target,
+        .target_count = 1,
+        .len = len,
+        .flags = FI_RMA | (reads ? FI_READ : FI_WRITE) | (draw(input) % 4 ? 0 : FI_FENCE),
+        .context = world->bytes,
+    };
+    if (npu_net_rma(&world->conns[1]->peer, &op) == 0)
         posted++;
 }
 
@@ -316,7 +405,7 @@ static void slots_are_sent(void)
 
 static void step(struct world *world, struct input *input)
 {
-    switch (draw(input) % 6) {
+    switch (draw(input) % 7) {
     case 0:
     case 1:
         deliver(world, input);
@@ -328,6 +417,9 @@ static void step(struct world *world, struct input *input)
         start_receive(world, input);
         break;
     case 4:
+        start_rma(world, input);
+        break;
+    case 5:
         slots_are_sent();
         npu_net_pump(world->conns[1]);
         npu_net_pump_answers(world->conns[0]);

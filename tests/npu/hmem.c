@@ -162,23 +162,19 @@ static void atomics_reach_devices(struct pair *pair, int device)
     pair_meet(pair);
 }
 
-/* hmem other|same|messages: whether both sides use one device; messages only, which two hosts can exchange.
- * Forks before it uses the device runtime. */
+/* hmem other|same: whether both sides use one device. Forks before it uses the device runtime. */
 int main(int argc, char **argv)
 {
     struct pair pair;
     int other = argc > 1 && strcmp(argv[1], "same") == 0 ? 0 : 1;
-    bool messages = argc > 1 && strcmp(argv[1], "messages") == 0;
-    pair_begin(&pair, messages ? caps & ~(FI_RMA | FI_ATOMIC) : caps, FI_MR_HMEM, "npu0");
+    pair_begin(&pair, caps, FI_MR_HMEM, "npu0");
     load_runtime();
     for (int here = -1; here <= 0; here++)
         for (int there = -1; there <= 0; there++) {
-            if (!messages)
-                rma_between(&pair, here, there < 0 ? -1 : other);
+            rma_between(&pair, here, there < 0 ? -1 : other);
             messages_between(&pair, here, there < 0 ? -1 : other);
         }
-    if (!messages)
-        atomics_reach_devices(&pair, 0);
+    atomics_reach_devices(&pair, 0);
     pair_end(&pair);
     return 0;
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Messages between two hosts: all ways a message can take, bounded memory for unexpected ones, completion levels, sleeping,
-# a peer that is killed. NPU_HUGE=1 adds a message of more than 4 GiB.
+# a peer that is killed; RMA and atomics; device memory. NPU_HUGE=1 adds a message of more than 4 GiB.
 . "${srcdir:-.}/tests/npu/lib.sh"
 . "${srcdir:-.}/tests/npu/hosts.sh"
 make_hosts
@@ -9,6 +9,7 @@ export PAIR_HOSTS="/run/netns/$host_a $addr_a /run/netns/$host_b $addr_b"
 for case in sizes unexpected announced levels sleeping killed ${NPU_HUGE:+huge}; do
     timeout 300 tests/npu/hosts "$case" >"$scratch/out" 2>&1 || complain "$case: status $?: $(cat "$scratch/out")"
 done
-HCOMM_NPU="$build/.libs/libnpusim.so" NPUSIM_DEVICES=2 timeout 60 tests/npu/hmem messages >"$scratch/out" 2>&1 ||
+timeout 60 tests/npu/rma >"$scratch/out" 2>&1 || complain "RMA and atomics: status $?: $(cat "$scratch/out")"
+HCOMM_NPU="$build/.libs/libnpusim.so" NPUSIM_DEVICES=2 timeout 60 tests/npu/hmem other >"$scratch/out" 2>&1 ||
     complain "device memory: status $?: $(cat "$scratch/out")"
 [ "$failed" -eq 0 ]

@@ -20,7 +20,7 @@ run() {
 run -m msg
 run -m tagged
 on_a fi_info -p npu -c 'FI_MSG|FI_REMOTE_COMM' >/dev/null || complain "messages to other hosts are not offered"
-on_a fi_info -p npu -c 'FI_RMA|FI_REMOTE_COMM' >/dev/null 2>&1 && complain "RMA to other hosts is offered"
+on_a fi_info -p npu -c 'FI_RMA|FI_ATOMIC|FI_REMOTE_COMM' >/dev/null || complain "RMA to other hosts is not offered"
 FI_NPU_NET_PROVIDER=none on_a fi_info -p npu -c 'FI_MSG|FI_REMOTE_COMM' >/dev/null 2>&1 &&
     complain "messages to other hosts are offered without a provider for them"
 [ "$failed" -eq 0 ]

@@ -74,18 +74,12 @@ static uint64_t all_caps(void)
     return FI_HMEM | primary_caps | message_ways | memory_ways | free_caps | costly_caps | FI_REMOTE_COMM;
 }
 
-/* Other hosts: messages only. */
-static bool reaches_out(uint64_t caps)
-{
-    return !(caps & (FI_RMA | FI_ATOMIC)) && npu_net_available();
-}
-
 static bool reach_fits(const struct fi_info *hints)
 {
     uint64_t asked = hints->caps | (hints->domain_attr ? hints->domain_attr->caps : 0);
-    if (!(asked & FI_REMOTE_COMM) || reaches_out(hints->caps ? hints->caps : primary_caps))
+    if (!(asked & FI_REMOTE_COMM) || npu_net_available())
         return true;
-    npu_info(CORE, "FI_REMOTE_COMM: not with FI_RMA or FI_ATOMIC, nor without FI_NPU_NET_PROVIDER\n");
+    npu_info(CORE, "FI_REMOTE_COMM: the provider that FI_NPU_NET_PROVIDER names is not there\n");
     return false;
 }
 
@@ -249,16 +243,18 @@ static bool offers_hmem(const struct fi_info *hints, int device)
 
 static uint64_t answer_caps(const struct fi_info *hints, int device)
 {
-    uint64_t hmem = offers_hmem(hints, device) ? FI_HMEM : 0;
-    /* What changes how completions look is only for those who ask for it. */
-    if (!hints || !hints->caps)
-        return (all_caps() & ~(FI_HMEM | FI_SOURCE_ERR | FI_AV_USER_ID | FI_REMOTE_COMM)) | hmem;
-    uint64_t caps = (hints->caps & (primary_caps | costly_caps | hmem)) | free_caps;
+    uint64_t extra = offers_hmem(hints, device) ? FI_HMEM : 0;
+    uint64_t asked = hints ? hints->caps : 0;
     /* Listening for other hosts costs time: not for those who ask for this host only. */
-    bool anywhere = (hints->caps & FI_REMOTE_COMM) || !(hints->caps & FI_LOCAL_COMM);
-    if (anywhere && reaches_out(hints->caps))
-        caps |= FI_REMOTE_COMM;
-    return npu_info_full_caps(caps | (hints->caps & (message_ways | memory_ways)));
+    bool anywhere = (asked & FI_REMOTE_COMM) || !(asked & FI_LOCAL_COMM);
+    if (anywhere && npu_net_available())
+        extra |= FI_REMOTE_COMM;
+    /* What changes how completions look is only for those who ask for it. */
+    if (!asked)
+        return (all_caps() & ~(FI_HMEM | FI_SOURCE_ERR | FI_AV_USER_ID | FI_REMOTE_COMM)) | extra;
+    uint64_t caps = (asked & (primary_caps | costly_caps)) | free_caps;
+    caps |= extra & (FI_REMOTE_COMM | (asked & FI_HMEM));
+    return npu_info_full_caps(caps | (asked & (message_ways | memory_ways)));
 }
 
 static int answer_mr_mode(uint32_t version, const struct fi_info *hints)

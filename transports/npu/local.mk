@@ -39,6 +39,7 @@ libnpu_fi_la_SOURCES = \
 	transports/npu/net.h \
 	transports/npu/net_conn.c \
 	transports/npu/net_recv.c \
+	transports/npu/net_rma.c \
 	transports/npu/net_send.c \
 	transports/npu/net_slot.c \
 	transports/npu/net_wire.c \

@@ -25,6 +25,7 @@ static bool lost(struct npu_peer *peer, const struct npu_arrival *arrival)
 const struct npu_path_ops npu_net_path = {
     .name = "net",
     .send = npu_net_send,
+    .rma = npu_net_rma,
     .fetch = npu_net_fetch,
     .delivered = npu_net_delivered,
     .lost = lost,
@@ -374,7 +375,7 @@ static void completed(const struct fi_cq_msg_entry *entry)
         return;
     }
     slot->len = entry->len;
-    hc_list_append(&conn->inbox, &slot->node);
+    npu_net_take_in(slot);
 }
 
 static void completed_badly(struct npu_net *net)
@@ -417,7 +418,7 @@ static bool move_conns(struct npu_net *net)
     hc_list_for_each_safe(node, next, &net->conns)
     {
         struct npu_net_conn *conn = hc_list_entry(node, struct npu_net_conn, node);
-        if (!hc_list_empty(&conn->inbox))
+        if (!hc_list_empty(&conn->inbox) || conn->serve)
             moved |= npu_net_read_inbox(conn);
         if (conn->outgoing)
             npu_net_pump(conn);

@@ -11,6 +11,8 @@
  * comes in pieces of one staging slot (NPU_NET_DATA): while the inner provider sends some slots, the next are
  * filled. NPU_NET_ACK tells of delivery to senders that want to know.
  *
+ * **RMA.** Requests (NPU_NET_RMA) travel in order among the messages, see net_rma.c.
+ *
  * **Credits.** Each side posts a fixed number of slots and tells which it has posted again (`slots` of any
  * message, NPU_NET_CREDIT where nothing else is to be said; one credit is kept for that). Payload that no
  * receive was posted for is held for NPU_NET_WINDOW bytes per sender (`window` tells what was freed); beyond
@@ -32,10 +34,10 @@
 
 enum {
     NPU_NET_VERSION = 1,
-    NPU_NET_SLOT = 64 * 1024, /* bytes of a staging slot, head included */
-    NPU_NET_SLOTS = 32,       /* of a connection, on each side, for messages */
-    NPU_NET_ANSWER = 64,      /* bytes of a slot for answers */
-    NPU_NET_ANSWERS = 64,
+    NPU_NET_SLOT = 64 * 1024,   /* bytes of a staging slot, head included */
+    NPU_NET_SLOTS = 32,         /* of a connection, on each side, for messages */
+    NPU_NET_ANSWER = 32 * 1024, /* bytes of a slot for answers */
+    NPU_NET_ANSWERS = 32,
     NPU_NET_EAGER = 16 * 1024,
     NPU_NET_WINDOW = 1024 * 1024,
     NPU_NET_OVERHEAD = 256, /* what a kept message costs beside its payload */
@@ -51,9 +53,12 @@ enum npu_net_type {
     NPU_NET_RTS,      /* a message without */
     NPU_NET_DATA,     /* a piece of an announced one; len: its offset */
     NPU_NET_BROKEN,   /* the rest of it will not come: the sender cannot read it */
+    NPU_NET_RMA,      /* a request (struct npu_rma_head); the bytes of a long write follow as NPU_NET_DATA */
     NPU_NET_CREDIT,   /* either side: nothing but slots and window */
     NPU_NET_CTS,      /* from the receiver: send len bytes of it */
     NPU_NET_ACK,      /* it has arrived */
+    NPU_NET_READ,     /* the next bytes of a read */
+    NPU_NET_DONE,     /* the end of a request; len: 0 or a fabric errno; bytes: what an atomic found */
 };
 
 enum npu_net_flag {
@@ -74,6 +79,9 @@ struct npu_net_head {
     uint64_t tag, data;
 };
 _Static_assert(sizeof(struct npu_net_head) == 48, "head of a message");
+
+/* Of an operation (npu_tx.state), where more than one file has to know. */
+enum npu_net_state { NPU_NET_QUEUED = 1, NPU_NET_REQUESTED, NPU_NET_MORE_STATES };
 
 /* Goes with the connection request, and comes back with its acceptance. */
 struct npu_net_hello {
@@ -133,9 +141,11 @@ struct npu_net_conn {
     /* The side that sends messages. */
     struct hc_list queue;   /* operations not yet begun, in order */
     struct hc_list sending; /* operations whose payload travels */
+    struct npu_tx *writing; /* a long write that is being sent: nothing begins meanwhile */
     /* The side that receives. */
     struct hc_list waiting, reading; /* receives that wait for their turn, that get their payload */
     unsigned reading_count, announced;
+    struct npu_net_serve *serve;    /* a request that takes several messages; NULL: none */
     struct npu_net_answer *answers; /* a ring of those to send */
     size_t answer_room, answer_at, answer_count;
 };
@@ -213,11 +223,33 @@ void npu_net_abort(struct npu_net_conn *conn);
 void npu_net_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, struct npu_rx *rx);
 void npu_net_delivered(struct npu_peer *peer, const struct npu_arrival *arrival);
 void npu_net_release(struct npu_peer *peer, size_t cost);
+/* A slot has been received: book credits, and keep what is to be taken in order. */
+void npu_net_take_in(struct npu_net_slot *slot);
+/* Keep an answer until it can be sent. */
+void npu_net_answer(struct npu_net_conn *conn, enum npu_net_type type, uint64_t id, uint64_t len);
 /* Take received slots, in order; true: some were taken. */
 bool npu_net_read_inbox(struct npu_net_conn *conn);
 /* Send answers while there are slots. */
 void npu_net_pump_answers(struct npu_net_conn *conn);
 /* End receives whose payload will not come. */
 void npu_net_abandon(struct npu_net_conn *conn);
+
+/* ---- RMA (net_rma.c) ---- */
+
+int npu_net_rma(struct npu_peer *peer, const struct npu_rma *op);
+/* Send the request of a queued operation; the next piece of npu_net_conn.writing. */
+void npu_net_begin_rma(struct npu_net_slot *slot, struct npu_tx *tx);
+void npu_net_write_piece(struct npu_net_slot *slot);
+/* An answer to a request; false: it is wrong. */
+bool npu_net_rma_answered(struct npu_net_conn *conn, struct npu_tx *tx, const struct npu_net_head *head);
+/* Serve a request, or begin to. -FI_EAGAIN: nothing done, for lack of room. */
+int npu_net_take_rma(struct npu_net_conn *conn, const struct npu_net_head *head);
+/* A piece of the write being served, or its early end; false: it is not. */
+bool npu_net_take_write(struct npu_net_conn *conn, const struct npu_net_head *head);
+/* Whether a read is being served; send more of it, true when that is the end. */
+bool npu_net_sending_back(const struct npu_net_conn *conn);
+bool npu_net_send_back(struct npu_net_conn *conn);
+/* Forget what is being served. */
+void npu_net_stop_serving(struct npu_net_conn *conn);
 
 #endif

@@ -125,6 +125,7 @@ void npu_net_conn_free(struct npu_net_conn *conn)
     close_inner(conn);
     hc_list_remove(&conn->node);
     release(conn);
+    npu_net_stop_serving(conn);
     free(conn->answers);
     free(conn);
 }

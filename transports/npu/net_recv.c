@@ -22,7 +22,7 @@ static bool grow_answers(struct npu_net_conn *conn)
     return true;
 }
 
-static void answer(struct npu_net_conn *conn, enum npu_net_type type, uint64_t id, uint64_t len)
+void npu_net_answer(struct npu_net_conn *conn, enum npu_net_type type, uint64_t id, uint64_t len)
 {
     if (conn->peer.dead || conn->closing)
         return;
@@ -53,7 +53,7 @@ void npu_net_pump_answers(struct npu_net_conn *conn)
 
 void npu_net_delivered(struct npu_peer *peer, const struct npu_arrival *arrival)
 {
-    answer(npu_net_conn_of(peer), NPU_NET_ACK, arrival->id, 0);
+    npu_net_answer(npu_net_conn_of(peer), NPU_NET_ACK, arrival->id, 0);
 }
 
 void npu_net_release(struct npu_peer *peer, size_t cost)
@@ -72,7 +72,7 @@ static void grant(struct npu_net_conn *conn)
     while (conn->reading_count < NPU_NET_READING && (node = hc_list_pop(&conn->waiting))) {
         struct npu_rx *rx = hc_list_entry(node, struct npu_rx, node);
         conn->announced--;
-        answer(conn, NPU_NET_CTS, rx->arrival.id, rx->end);
+        npu_net_answer(conn, NPU_NET_CTS, rx->arrival.id, rx->end);
         if (rx->end == 0) {
             npu_rx_finish(conn->peer.ep, rx, 0);
             continue;
@@ -86,7 +86,7 @@ static void fetch_none(struct npu_net_conn *conn, const struct npu_arrival *arri
 {
     if (!arrival->payload) {
         conn->announced--;
-        answer(conn, NPU_NET_CTS, arrival->id, 0);
+        npu_net_answer(conn, NPU_NET_CTS, arrival->id, 0);
     } else if (arrival->flags & FI_DELIVERY_COMPLETE) {
         npu_net_delivered(&conn->peer, arrival);
     }
@@ -118,7 +118,7 @@ static void end_reading(struct npu_net_conn *conn, struct npu_rx *rx, int err)
     conn->reading_count--;
     npu_rx_finish(conn->peer.ep, rx, err);
     if (ack)
-        answer(conn, NPU_NET_ACK, id, 0);
+        npu_net_answer(conn, NPU_NET_ACK, id, 0);
     grant(conn);
 }
 
@@ -199,7 +199,7 @@ static int take_eager(struct npu_net_conn *conn, const struct npu_net_head *head
     if (rc == 0)
         npu_net_release(&conn->peer, arrival.cost);
     if (head->flags & NPU_NET_ACK_ARRIVED)
-        answer(conn, NPU_NET_ACK, head->id, 0);
+        npu_net_answer(conn, NPU_NET_ACK, head->id, 0);
     return 0;
 }
 
@@ -221,17 +221,23 @@ static int take_message(struct npu_net_conn *conn, const struct npu_net_head *he
 {
     if (!npu_ep_may_receive(conn->peer.ep))
         return -FI_EAGAIN;
-    bool expected = true;
+    bool expected = true, begins = head->type != NPU_NET_DATA && head->type != NPU_NET_BROKEN;
+    if (conn->serve && begins) {
+        npu_net_fail(conn, FI_EIO, "an operation amid the bytes of another");
+        return 0;
+    }
     switch (head->type) {
+    case NPU_NET_RMA:
+        return npu_net_take_rma(conn, head);
     case NPU_NET_SEND:
         return take_eager(conn, head);
     case NPU_NET_RTS:
         return take_announced(conn, head);
     case NPU_NET_DATA:
-        expected = take_piece(conn, head);
+        expected = npu_net_take_write(conn, head) || take_piece(conn, head);
         break;
     default:
-        expected = take_broken(conn, head);
+        expected = npu_net_take_write(conn, head) || take_broken(conn, head);
     }
     if (!expected)
         npu_net_fail(conn, FI_EIO, "payload that was not asked for");
@@ -256,26 +262,43 @@ static bool take_credits(struct npu_net_conn *conn, struct npu_net_head *head)
     return true;
 }
 
+void npu_net_take_in(struct npu_net_slot *slot)
+{
+    struct npu_net_conn *conn = slot->conn;
+    struct npu_net_head *head = npu_net_head_of(slot);
+    if (!npu_net_head_ok(slot->bytes, slot->len, conn->outgoing) || !take_credits(conn, head))
+        npu_net_fail(conn, FI_EIO, "a malformed message");
+    else if (head->type == NPU_NET_CREDIT)
+        npu_net_slot_post(slot); /* not behind what waits for it */
+    else
+        hc_list_append(&conn->inbox, &slot->node);
+}
+
 static int take(struct npu_net_conn *conn, const struct npu_net_slot *slot)
 {
-    struct npu_net_head *head = npu_net_head_of(slot);
-    if (!npu_net_head_ok(slot->bytes, slot->len, conn->outgoing) || !take_credits(conn, head)) {
-        npu_net_fail(conn, FI_EIO, "a malformed message");
-        return 0;
-    }
-    if (head->type == NPU_NET_CREDIT)
-        return 0;
+    const struct npu_net_head *head = npu_net_head_of(slot);
     if (!conn->outgoing)
         return take_message(conn, head);
     npu_net_answered(conn, head);
     return 0;
 }
 
+/* Go on with a read that is served; false: nothing is looked at before its end. */
+static bool served_before(struct npu_net_conn *conn)
+{
+    if (!npu_net_sending_back(conn))
+        return true;
+    if (!conn->closing)
+        return npu_net_send_back(conn);
+    npu_net_stop_serving(conn);
+    return true;
+}
+
 bool npu_net_read_inbox(struct npu_net_conn *conn)
 {
     struct hc_list *node;
     bool moved = false;
-    while (!conn->peer.dead && (node = hc_list_first(&conn->inbox))) {
+    while (!conn->peer.dead && served_before(conn) && (node = hc_list_first(&conn->inbox))) {
         struct npu_net_slot *slot = hc_list_entry(node, struct npu_net_slot, node);
         if (take(conn, slot) < 0)
             break;
@@ -294,5 +317,6 @@ void npu_net_abandon(struct npu_net_conn *conn)
         while ((node = hc_list_pop(lists[i])))
             npu_rx_finish(conn->peer.ep, hc_list_entry(node, struct npu_rx, node), conn->err);
     conn->reading_count = 0;
+    npu_net_stop_serving(conn);
     npu_recv_forget(conn->peer.ep, &conn->peer);
 }

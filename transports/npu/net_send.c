@@ -1,7 +1,7 @@
 /* Messages to another host: the sender's side. */
 #include "transports/npu/net.h"
 
-enum state { QUEUED = 1, ANNOUNCED, STREAMING, DRAINING, AWAITING_ACK };
+enum state { QUEUED = NPU_NET_QUEUED, ANNOUNCED = NPU_NET_MORE_STATES, STREAMING, DRAINING, AWAITING_ACK };
 
 static uint8_t head_flags(uint64_t flags)
 {
@@ -133,6 +133,10 @@ static void begin(struct npu_net_slot *slot, struct npu_tx *tx)
         .data = tx->data,
     };
     hc_list_remove(&tx->node);
+    if (tx->flags & (FI_RMA | FI_ATOMIC)) {
+        npu_net_begin_rma(slot, tx);
+        return;
+    }
     if (!fits_window(conn, tx->buf.len)) {
         tx->state = ANNOUNCED;
         *npu_net_head_of(slot) = head;
@@ -181,12 +185,37 @@ static void send_piece(struct npu_net_slot *slot, struct npu_tx *tx)
     npu_net_slot_send(slot);
 }
 
+static bool under_way(const struct npu_net_conn *conn)
+{
+    const struct npu_ep *ep = conn->peer.ep;
+    for (size_t i = 0; i < ep->tx_size; i++)
+        if (ep->tx_pool[i].peer == &conn->peer && ep->tx_pool[i].state != QUEUED)
+            return true;
+    return false;
+}
+
+/* Whether something may be begun, or a long write goes on. */
+static bool may_begin(const struct npu_net_conn *conn)
+{
+    if (conn->writing)
+        return true;
+    const struct hc_list *node = hc_list_first(&conn->queue);
+    if (!node)
+        return false;
+    const struct npu_tx *tx = hc_list_entry(node, struct npu_tx, node);
+    return !(tx->flags & FI_FENCE) || !under_way(conn);
+}
+
 void npu_net_pump(struct npu_net_conn *conn)
 {
     struct npu_net_slot *slot;
-    /* New messages first: their heads are short, and go in order. */
-    while (!hc_list_empty(&conn->queue) && (slot = npu_net_slot_get(conn, NPU_NET_RTS, false)))
-        begin(slot, hc_list_entry(hc_list_first(&conn->queue), struct npu_tx, node));
+    /* New operations first: they are short, and go in order. */
+    while (may_begin(conn) && (slot = npu_net_slot_get(conn, NPU_NET_DATA, false))) {
+        if (conn->writing)
+            npu_net_write_piece(slot);
+        else
+            begin(slot, hc_list_entry(hc_list_first(&conn->queue), struct npu_tx, node));
+    }
     while (!hc_list_empty(&conn->sending) && (slot = npu_net_slot_get(conn, NPU_NET_DATA, false)))
         send_piece(slot, hc_list_entry(hc_list_first(&conn->sending), struct npu_tx, node));
     npu_net_flush(conn);
@@ -220,8 +249,13 @@ static bool acknowledge(struct npu_tx *tx)
 void npu_net_answered(struct npu_net_conn *conn, const struct npu_net_head *head)
 {
     struct npu_tx *tx = npu_tx_find(conn->peer.ep, &conn->peer, head->id);
-    bool expected =
-        tx && (head->type == NPU_NET_CTS ? start_streaming(conn, tx, head->len) : acknowledge(tx));
+    bool expected = tx != NULL;
+    if (tx && head->type == NPU_NET_CTS)
+        expected = start_streaming(conn, tx, head->len);
+    else if (tx && head->type == NPU_NET_ACK)
+        expected = acknowledge(tx);
+    else if (tx)
+        expected = npu_net_rma_answered(conn, tx, head);
     if (!expected)
         npu_net_fail(conn, FI_EIO, "an answer to no operation");
 }
@@ -240,6 +274,7 @@ void npu_net_abort(struct npu_net_conn *conn)
     struct npu_ep *ep = conn->peer.ep;
     for (size_t i = 0; i < hc_array_len(conn->slots); i++)
         conn->slots[i].tx = NULL;
+    conn->writing = NULL;
     for (size_t i = 0; i < ep->tx_size; i++)
         if (ep->tx_pool[i].peer == &conn->peer)
             npu_tx_finish(&ep->tx_pool[i], conn->err);

@@ -9,7 +9,11 @@ static bool payload_ok(const struct npu_net_head *head)
     case NPU_NET_SEND:
         return head->bytes == head->len && head->len <= NPU_NET_EAGER;
     case NPU_NET_DATA:
+    case NPU_NET_RMA:
+    case NPU_NET_READ:
         return head->bytes > 0;
+    case NPU_NET_DONE:
+        return head->len <= INT32_MAX;
     default:
         return head->bytes == 0;
     }
@@ -18,7 +22,7 @@ static bool payload_ok(const struct npu_net_head *head)
 static bool type_ok(unsigned type, bool outgoing)
 {
     if (outgoing)
-        return type >= NPU_NET_CREDIT && type <= NPU_NET_ACK;
+        return type >= NPU_NET_CREDIT && type <= NPU_NET_DONE;
     return type >= NPU_NET_SEND && type <= NPU_NET_CREDIT;
 }
 

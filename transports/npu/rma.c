@@ -15,7 +15,7 @@ static bool carries_operands(const struct npu_rma *op)
 /* The target may copy from or to the initiator's memory itself. */
 static bool names_memory(const struct npu_rma *op)
 {
-    return op->op <= NPU_RMA_READ && op->len > NPU_RMA_INLINE_MAX &&
+    return op->op <= NPU_RMA_READ && op->len > NPU_RMA_INLINE_MAX && !op->apart &&
            !npu_desc_on_device(op->desc, op->iov_count);
 }
 

@@ -33,8 +33,9 @@ struct npu_rma {
     const struct iovec *iov; /* the source; for a read, where it goes */
     void **desc;
     const struct fi_rma_iov *targets;
-    size_t len;                      /* bytes at the target; filled in by npu_rma_post() */
-    uint64_t data;                   /* remote CQ data */
+    size_t len;    /* bytes at the target; filled in by npu_rma_post() */
+    uint64_t data; /* remote CQ data */
+    bool apart;    /* the target cannot reach this process's memory: the request does not name it */
     const struct npu_ipc_range *ipc; /* where the buffer is on a device, for the target's copy; NULL: not
                                         told. By the path */
     uint64_t flags; /* FI_RMA or FI_ATOMIC with FI_READ or FI_WRITE; FI_REMOTE_CQ_DATA, FI_INJECT, FI_FENCE,
