@@ -2,8 +2,8 @@
  * The peers' side of bench/compare: hcomm_perf's measures through MPI, with the same definitions, buffers,
  * windows and calibration, printed as hcomm_perf --csv prints them. Compiled with each MPI's own compiler.
  *
- *     mpirun -n 2 mpi_peer NAME SECONDS MIN:MAX TEST…    tests: latency bw mbw_mr barrier match_posted
- *                                                        match_unexpected
+ *     mpirun -n 2 mpi_peer NAME SECONDS MIN:MAX TEST…    tests: latency multi_lat bw mbw_mr barrier
+ *                                                        match_posted match_unexpected
  *
  * NAME stands in the transport column; SECONDS is the time per point; MIN:MAX are bytes, doubling, for
  * match_* queue lengths, times ten. MPI ends the job at any error, as its default says.
@@ -165,6 +165,31 @@ static void latency(size_t size)
     point_fini(&point);
 }
 
+static void set_warmup_of_many(struct point *point)
+{
+    if (ranks > 2)
+        point->warmup = FEWEST; /* processes that spin in turn need a time slice each */
+}
+
+static double mean_of(double each)
+{
+    double sum = 0;
+    MPI_Reduce(&each, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    return sum / ranks;
+}
+
+static void multi_lat(size_t size)
+{
+    struct point point;
+    int half = ranks / 2;
+    bool first = rank < half;
+    point_init(&point, size, first ? rank + half : rank - half, first, 1);
+    set_warmup_of_many(&point);
+    double each = point_time(&point, ping_pong) / (2.0 * (double)point.iterations);
+    print_value("multi_lat", "bytes", size, "average", "us", mean_of(each) * 1e6);
+    point_fini(&point);
+}
+
 static void print_rate(const char *test, const struct point *point, int pairs, double elapsed)
 {
     double rate = (double)point->iterations * WINDOW * pairs / elapsed;
@@ -197,12 +222,9 @@ static void barrier(size_t size)
     struct point point;
     (void)size;
     point_init(&point, 0, MPI_PROC_NULL, false, 1);
-    if (ranks > 2)
-        point.warmup = FEWEST; /* processes that spin in turn need a time slice each */
-    double each = point_time(&point, barriers), mean = 0;
-    each /= (double)point.iterations;
-    MPI_Reduce(&each, &mean, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-    print_value("barrier", "ranks", (size_t)ranks, "average", "us", mean / ranks * 1e6);
+    set_warmup_of_many(&point);
+    double each = point_time(&point, barriers) / (double)point.iterations;
+    print_value("barrier", "ranks", (size_t)ranks, "average", "us", mean_of(each) * 1e6);
     point_fini(&point);
 }
 
@@ -281,6 +303,7 @@ static const struct test {
     size_t factor; /* from one point to the next; 0: a single point */
 } tests[] = {
     {"latency", latency, 2},
+    {"multi_lat", multi_lat, 2},
     {"bw", bw, 2},
     {"mbw_mr", mbw_mr, 2},
     {"barrier", barrier, 0},

@@ -15,6 +15,7 @@ import time
 
 MEASURES = {
     ("latency", "average"): "latency",
+    ("multi_lat", "average"): "latency",
     ("bw", "bandwidth"): "bandwidth",
     ("bw", "rate"): "rate",
     ("barrier", "average"): "barrier",
@@ -86,8 +87,9 @@ class Hcomm:
 
     role = "hcomm"
 
-    def __init__(self, name, group, tests, ranks=2, options=()):
+    def __init__(self, name, group, tests, ranks=2, options=(), sizes=None):
         self.name, self.group, self.tests, self.ranks, self.options = name, group, tests, ranks, list(options)
+        self.sizes = sizes  # None: the run's
 
     def missing(self, run):
         return [p for p in ("hcommrun", "hcomm_perf") if not os.access(run.path(p), os.X_OK)]
@@ -99,7 +101,7 @@ class Hcomm:
         if self.tests[0].startswith("match"):
             command += ["--queue", run.queues]
         elif self.tests[0] != "barrier":
-            command += ["-s", run.sizes]
+            command += ["-s", self.sizes or run.sizes]
         return read_rows(call(run, command + self.options + self.tests))
 
 
@@ -108,9 +110,10 @@ class Mpi:
 
     role = "peer"
 
-    def __init__(self, name, group, tests, mpi, ranks=2, options=(), environment=None):
+    def __init__(self, name, group, tests, mpi, ranks=2, options=(), environment=None, sizes=None):
         self.name, self.group, self.tests, self.mpi, self.ranks = name, group, tests, mpi, ranks
         self.options, self.environment = list(options), environment or {}
+        self.sizes = sizes  # None: the run's
 
     def launcher(self, run):
         bind = self.ranks <= len(run.processors)
@@ -125,7 +128,7 @@ class Mpi:
 
     def rows(self, run):
         command = self.launcher(run) + self.options + [run.path("bench/mpi_peer." + self.mpi)]
-        command += [self.name.replace(" ", "-"), str(run.seconds), axis_of(run, self.tests)] + self.tests
+        command += [self.name.replace(" ", "-"), str(run.seconds), self.sizes or axis_of(run, self.tests)] + self.tests
         return read_rows(call(run, command, self.environment))
 
 
@@ -279,6 +282,15 @@ def barriers(ranks):
     yield Mpi("MPICH", group, ["barrier"], "mpich", ranks)
 
 
+def pairs(ranks):
+    """Ping-pongs of several pairs at once, more ranks than processors: who waits must give its processor away."""
+    group, tests, sizes = f"pairs{ranks}", ["multi_lat"], "8:8"
+    yield Hcomm("hcomm", group, tests, ranks, sizes=sizes)
+    yield Mpi("Open MPI", group, tests, "openmpi", ranks, sizes=sizes)
+    yield Mpi("Open MPI ucx", group, tests, "openmpi", ranks, OPENMPI_UCX, sizes=sizes)
+    yield Mpi("MPICH", group, tests, "mpich", ranks, sizes=sizes)
+
+
 def matching():
     for test in ("match_posted", "match_unexpected"):
         yield Hcomm("hcomm", test, [test])
@@ -292,5 +304,6 @@ GROUPS = {
     "shm": lambda sizes: list(shared_memory(sizes)),
     "tcp": lambda sizes: list(network(sizes)),
     "barrier": lambda sizes: list(barriers(2)) + list(barriers(8)),
+    "many": lambda sizes: list(pairs(8)) + list(barriers(64)),
     "match": lambda sizes: list(matching()),
 }
