@@ -54,7 +54,7 @@ typedef struct hcomm_config {
     size_t recv_buffer_size; /* bytes a peer may send ahead of the receives (eager window); default 256 KiB */
     size_t buffer_pool_size; /* bytes of unexpected messages held per process; default 64 MiB */
     size_t mem_pool_size;    /* bytes that hcomm_alloc_host_mem() may hand out; default 256 MiB */
-    int queue_depth;         /* large messages in flight to one peer at a time; default 64 */
+    int queue_depth;         /* large messages in flight to one peer; transfers in flight; default 64 */
     size_t align_size;       /* alignment of memory from hcomm, a power of two; default 64 */
     int device_id;           /* HCOMM_DEVICE(n) or HCOMM_DEVICE_NONE; default host only */
     hcomm_switch_t

@@ -31,7 +31,8 @@ static const struct hc_setting settings[] = {
     {AT(timeout_ms), .type = HC_SETTING_INT, .min = 1000, .max = 300000, .def = 30000,
      .help = "milliseconds without progress after which a wait fails"},
     {AT(buffer_size), .type = HC_SETTING_SIZE, .min = MIB, .max = 64 * MIB, .def = 8 * MIB,
-     .help = "staging memory per process for pipelined large messages"},
+     .help =
+         "staging memory for pipelined large messages; as much again for device memory and for transfers"},
     {AT(send_buffer_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = GIB, .def = MIB,
      .help = "bytes of small messages queued per peer before a send waits instead of copying"},
     {AT(recv_buffer_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = GIB, .def = 256 * KIB,
@@ -41,7 +42,7 @@ static const struct hc_setting settings[] = {
     {AT(mem_pool_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = 1024 * GIB, .def = 256 * MIB,
      .help = "bytes that hcomm_alloc_host_mem may hand out"},
     {AT(queue_depth), .type = HC_SETTING_INT, .min = 1, .max = 65536, .def = 64,
-     .help = "large messages in flight to one peer at a time; further ones wait their turn"},
+     .help = "large messages in flight to one peer at a time, and transfers in flight; further ones wait"},
     {AT(align_size), .type = HC_SETTING_SIZE, .min = 8, .max = 2 * MIB, .def = 64, .power_of_two = true,
      .help = "alignment, in bytes, of memory from hcomm"},
     {AT(device_id), .type = HC_SETTING_INT, .min = -1, .max = 1023, .def = -1,
