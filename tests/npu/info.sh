@@ -16,7 +16,7 @@ domains() {
 [ "$(HCOMM_NPU=$sim NPUSIM_DEVICES=4 ASCEND_RT_VISIBLE_DEVICES=2,3 domains)" = "npu0 npu1 " ] ||
     complain "devices 2,3 visible"
 about=$(HCOMM_NPU=$sim NPUSIM_DEVICES=4 ASCEND_RT_VISIBLE_DEVICES=2,3 fi_info -p npu -d npu1 -v 2>&1)
-for word in "device: npu1, physical 3" "PCI: " "links: npu0:HCCS"; do
+for word in "caps: " "domain_attr" "device: npu1, physical 3" "PCI: " "links: npu0:HCCS"; do
     case $about in
     *"$word"*) ;;
     *) complain "about npu1, \"$word\" is not told" ;;

@@ -128,6 +128,9 @@ static int nic_tostr(const struct fid *fid, char *buf, size_t len)
 {
     const struct nic *nic = hc_container_of(fid, struct nic, fid.fid);
     const struct fi_pci_attr *pci = &nic->bus.attr.pci;
+    size_t before = strnlen(buf, len); /* libfabric has printed the rest of the fi_info there */
+    buf += before;
+    len -= before;
     size_t used = (size_t)snprintf(buf, len, "nic:\n    device: %s, physical %s, %s\n", nic->name, nic->id,
                                    nic->soc[0] ? nic->soc : "unknown type");
     if (nic->bus.bus_type == FI_BUS_PCI && used < len)
