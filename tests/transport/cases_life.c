@@ -233,6 +233,10 @@ const struct cf_case cf_cases_life[] = {
     {"unflushed_ep_can_be_destroyed", 2, 0, true, unflushed_ep_can_be_destroyed},
     {"reopening_leaks_nothing", 2, 0, false, reopening_leaks_nothing},
     {"one_side_can_come_back", 2, 0, true, one_side_can_come_back},
+    {0},
+};
+
+const struct cf_case cf_cases_kill[] = {
     {"receiver_survives_a_killed_sender", 3, 0, true, receiver_survives_a_killed_sender},
     {"sender_survives_a_killed_receiver", 3, 0, true, sender_survives_a_killed_receiver},
     {0},

@@ -18,9 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SKIPPED = 77 };
+enum { SKIPPED = 77, KILL_GOES = 3 };
 
-static const struct cf_case *const groups[] = {cf_cases_am, cf_cases_rma, cf_cases_sleep, cf_cases_life};
+static const struct cf_case *const groups[] = {cf_cases_am, cf_cases_rma, cf_cases_sleep, cf_cases_life,
+                                               cf_cases_kill};
 
 static struct cf_shared *shared_new(void)
 {
@@ -122,8 +123,34 @@ static bool collect(const struct cf *cf)
     return good;
 }
 
+/* Run a case once; false when it failed. Failures are in cf->shared. */
+static bool run_once(const struct cf_case *test, struct cf *cf)
+{
+    (void)memset(cf->shared, 0, sizeof(*cf->shared));
+    (void)fflush(stdout);
+    start(test, cf);
+    return collect(cf);
+}
+
+static void print_failures(const struct cf *cf)
+{
+    for (int rank = 0; rank < cf->size; rank++)
+        if (*cf->shared->failure[rank])
+            printf("# rank %d: %s\n", rank, cf->shared->failure[rank]);
+}
+
+/*
+ * libfabric's own shm provider has locks in the memory of its processes: one that is killed while it holds a
+ * lock leaves the others waiting inside the provider, where nothing reaches them. Rare, and not for us to
+ * mend.
+ */
+static int goes_of(const struct cf_case *group, const struct cf *base)
+{
+    return group == cf_cases_kill && strcmp(base->resource->name, "ofi:shm") == 0 ? KILL_GOES : 1;
+}
+
 /* Run one case; false when it failed. */
-static bool run_case(const struct cf_case *test, const struct cf *base, int number)
+static bool run_case(const struct cf_case *test, const struct cf *base, int goes, int number)
 {
     struct cf cf = *base;
     bool alone = strcmp(base->resource->name, "self") == 0;
@@ -133,15 +160,17 @@ static bool run_case(const struct cf_case *test, const struct cf *base, int numb
         return true;
     }
     cf.shared = shared_new();
-    (void)fflush(stdout);
-    start(test, &cf);
-    bool good = collect(&cf);
+    bool good = run_once(test, &cf);
+    for (int go = 1; !good && go < goes; go++) {
+        printf("# %s failed, once more: the provider's locks may have died with the process\n", test->name);
+        print_failures(&cf);
+        good = run_once(test, &cf);
+    }
     bool skipped = good && strcmp(cf.shared->failure[0], "SKIP") == 0;
     printf("%s %d - %s%s\n", good ? "ok" : "not ok", number, test->name,
            skipped ? " # SKIP the transport does not claim to" : "");
-    for (int rank = 0; !good && rank < cf.size; rank++)
-        if (*cf.shared->failure[rank])
-            printf("# rank %d: %s\n", rank, cf.shared->failure[rank]);
+    if (!good)
+        print_failures(&cf);
     (void)munmap(cf.shared, sizeof(*cf.shared));
     return good;
 }
@@ -160,7 +189,7 @@ static int run_all(const struct cf *base, char **names)
     for (size_t g = 0; g < hc_array_len(groups); g++)
         for (const struct cf_case *test = groups[g]; test->name; test++)
             if (wanted(test, names))
-                failed += !run_case(test, base, ++number);
+                failed += !run_case(test, base, goes_of(groups[g], base), ++number);
     printf("1..%d\n", number);
     if (!number)
         fprintf(stderr, "conformance: no such case\n");

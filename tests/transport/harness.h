@@ -63,7 +63,7 @@ struct cf_case {
 };
 
 /* The groups of cases, each ended by an entry without name. */
-extern const struct cf_case cf_cases_am[], cf_cases_rma[], cf_cases_sleep[], cf_cases_life[];
+extern const struct cf_case cf_cases_am[], cf_cases_rma[], cf_cases_sleep[], cf_cases_life[], cf_cases_kill[];
 
 /* End this process: the case has failed. */
 void cf_fail(const char *file, int line, const char *format, ...)
