@@ -306,7 +306,7 @@ static hcomm_status_t wait_for_goal(struct goal *goal)
             const struct hc_stream_op *op = hc_stream_first(stream);
             return hc_error(HCOMM_ERR_TIMEOUT,
                             "stream %u: nothing completed for %d ms (setting timeout_ms); %s is under way, "
-                            "%llu operations are enqueued",
+                            "operations enqueued: %llu",
                             stream->number, timeout_ms, op ? hc_stream_op_name(op) : "nothing",
                             (unsigned long long)(stream->submitted - stream->completed));
         }
