@@ -57,7 +57,7 @@ static void sizes(struct pair *pair)
                                   16385, 65487, 65488, 65489, 1 << 20, (16 << 20) + 3};
     for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
         struct fi_cq_tagged_entry entry;
-        unsigned char *out = filled(lens[i], (unsigned)(i + pair_side)), *in = calloc(1, lens[i] + 1);
+        unsigned char *out = filled(lens[i], (unsigned)i + (unsigned)pair_side), *in = calloc(1, lens[i] + 1);
         EXPECT(in);
         trecv(pair, in, lens[i], i, in);
         tsend(pair, out, lens[i], i, FI_REMOTE_CQ_DATA, 7 * i);
@@ -65,7 +65,7 @@ static void sizes(struct pair *pair)
         EXPECT(entry.op_context == in && entry.len == lens[i] && entry.tag == i && entry.data == 7 * i);
         EXPECT(entry.flags == (FI_TAGGED | FI_RECV | FI_REMOTE_CQ_DATA));
         EXPECT(pair_complete(pair, pair->tx, NULL) == 0);
-        check(in, lens[i], (unsigned)(i + !pair_side));
+        check(in, lens[i], (unsigned)i + !pair_side);
         free(out);
         free(in);
     }
@@ -211,6 +211,36 @@ static void killed(struct pair *pair)
     exit(0);
 }
 
+/* A sender that leaves once its sends are complete: all of them arrive. */
+static void leaving(struct pair *pair)
+{
+    enum { COUNT = 60, LEN = 8000 };
+    static unsigned char bytes[COUNT][LEN];
+    struct fi_cq_tagged_entry entry;
+    for (unsigned i = 0; i < COUNT && pair_side; i++) {
+        memset(bytes[i], (int)i, LEN);
+        tsend(pair, bytes[i], LEN, 1, 0, 0);
+    }
+    for (unsigned i = 0; i < COUNT && pair_side; i++)
+        EXPECT(pair_complete(pair, pair->tx, NULL) == 0);
+    if (pair_side) {
+        EXPECT(fi_tinject(pair->ep, bytes[1], LEN, pair->other, 1) == 0);
+        EXPECT(fi_close(&pair->ep->fid) == 0);
+        exit(0);
+    }
+    int status = 0;
+    while (waitpid(pair->child, &status, WNOHANG) == 0)
+        (void)fi_cq_read(pair->rx, NULL, 0);
+    EXPECT(status == 0);
+    for (unsigned i = 0; i < COUNT + 1; i++) {
+        trecv(pair, bytes[i % COUNT], LEN, 1, NULL);
+        EXPECT(pair_complete(pair, pair->rx, &entry) == 0);
+        EXPECT(bytes[i % COUNT][LEN - 1] == (i < COUNT ? i : 1));
+    }
+    EXPECT(fi_close(&pair->ep->fid) == 0);
+    exit(0);
+}
+
 /* The message that no memory of 32-bit lengths could describe. */
 static void huge(struct pair *pair)
 {
@@ -237,7 +267,7 @@ static const struct {
     void (*run)(struct pair *pair);
 } cases[] = {
     {"sizes", sizes},       {"unexpected", unexpected}, {"announced", announced}, {"levels", levels},
-    {"sleeping", sleeping}, {"killed", killed},         {"huge", huge},
+    {"sleeping", sleeping}, {"killed", killed},         {"leaving", leaving},     {"huge", huge},
 };
 
 int main(int argc, char **argv)

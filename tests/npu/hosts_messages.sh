@@ -6,7 +6,7 @@
 make_hosts
 export PAIR_HOSTS="/run/netns/$host_a $addr_a /run/netns/$host_b $addr_b"
 
-for case in sizes unexpected announced levels sleeping killed ${NPU_HUGE:+huge}; do
+for case in sizes unexpected announced levels sleeping killed leaving ${NPU_HUGE:+huge}; do
     timeout 300 tests/npu/hosts "$case" >"$scratch/out" 2>&1 || complain "$case: status $?: $(cat "$scratch/out")"
 done
 timeout 60 tests/npu/rma >"$scratch/out" 2>&1 || complain "RMA and atomics: status $?: $(cat "$scratch/out")"

@@ -11,18 +11,30 @@ enum {
 
 /* ---- Staging memory ---- */
 
+/* Pinned memory; NULL: there is none. The device is current on the calling thread meanwhile only. */
+static void *allocate_pinned(const struct hc_acl *acl, int device)
+{
+    void *memory = NULL;
+    int32_t before = -1;
+    bool had = acl->aclrtGetDevice(&before) == HC_ACL_OK;
+    if (acl->aclrtSetDevice(device) != HC_ACL_OK || acl->aclrtMallocHost(&memory, MEMORY) != HC_ACL_OK)
+        memory = NULL;
+    if (had && before != device)
+        (void)acl->aclrtSetDevice(before);
+    return memory;
+}
+
 /* Pinned where the domain has a device: its engine then copies without another copy between. */
 static int allocate(struct npu_net_conn *conn)
 {
     int device = conn->peer.ep->domain->device;
     const struct hc_acl *acl = device >= 0 ? npu_device_runtime() : NULL;
-    void *memory = NULL;
-    if (acl && acl->aclrtSetDevice(device) == HC_ACL_OK && acl->aclrtMallocHost(&memory, MEMORY) == HC_ACL_OK)
-        conn->pinned = true;
-    else
-        memory = aligned_alloc(ALIGN, MEMORY);
-    conn->memory = memory;
-    return memory ? 0 : -FI_ENOMEM;
+    if (acl)
+        conn->memory = allocate_pinned(acl, device);
+    conn->pinned = conn->memory != NULL;
+    if (!conn->memory)
+        conn->memory = aligned_alloc(ALIGN, MEMORY);
+    return conn->memory ? 0 : -FI_ENOMEM;
 }
 
 static void release(struct npu_net_conn *conn)

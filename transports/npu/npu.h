@@ -33,8 +33,8 @@
  * gone and nothing refers to its memory any more (npu_peer.users).
  *
  * **Other hosts** are reached over a second libfabric provider: net.h. Paths implement struct npu_path_ops;
- * send.c chooses one in connect_peer(). A path adds descriptors to the endpoint's epoll set with npu_ep_watch(), and itself to npu_ep.workers while it
- * has something to poll.
+ * send.c chooses one in connect_peer(). A path adds descriptors to the endpoint's epoll set with
+ * npu_ep_watch(), and itself to npu_ep.workers while it has something to poll.
  *
  * **RMA and atomics** enter in rma_calls.c and atomic.c; rma.h has the operation, the request, and what a
  * target does with it, which every path uses (`rma` of struct npu_path_ops). They are operations of the same
