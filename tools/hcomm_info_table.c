@@ -68,15 +68,17 @@ static void print_cell(const struct table *table, size_t column, int width, cons
 
 void table_print_text(const struct table *table, FILE *out)
 {
-    int widths[TABLE_COLUMNS_MAX];
-    for (size_t i = 0; i < table->num_columns; i++) {
+    int *widths = calloc(table->num_columns, sizeof(widths[0]));
+    if (!widths)
+        out_of_memory();
+    for (size_t i = 0; i < table->num_columns; i++)
         widths[i] = column_width(table, i);
-    }
     for (size_t i = 0; i < table->num_columns; i++)
         print_cell(table, i, widths[i], table->columns[i].name, out);
     for (size_t row = 0; row < table->num_rows; row++)
         for (size_t i = 0; i < table->num_columns; i++)
             print_cell(table, i, widths[i], cell(table, row, i), out);
+    free(widths);
 }
 
 static void print_json_string(const char *text, FILE *out)

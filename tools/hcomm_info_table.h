@@ -6,8 +6,6 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { TABLE_COLUMNS_MAX = 8 };
-
 struct column {
     const char *name; /* heading, and key in JSON */
     bool number;      /* aligned to the right, and bare in JSON; such cells hold JSON numbers */
