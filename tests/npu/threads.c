@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 enum { THREADS = 3, MESSAGES = 400, LEN = 3000 };
 
@@ -90,10 +91,31 @@ static void a_sleeper_is_woken_while_others_poll(void)
     pair_close(&pair);
 }
 
+/* A thread that reads a queue does not take the wake-up from one that sleeps on it. */
+static void a_sleeper_is_woken_after_others_read_its_queue(void)
+{
+    enum { ASLEEP_US = 20000 };
+    struct pair_options options = {.wait = FI_WAIT_UNSPEC};
+    struct fi_cq_tagged_entry entry;
+    pthread_t thread;
+    char out = 1, in = 0;
+    pair_open(&pair, &options);
+    for (int i = 0; i < 3; i++) {
+        check_is(fi_recv(pair.b.ep, &in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+        check(pthread_create(&thread, NULL, sleep_for_one, NULL) == 0);
+        (void)usleep(ASLEEP_US);
+        check_is(fi_cq_read(pair.b.cq, &entry, 1), -FI_EAGAIN);
+        check_is(fi_inject(pair.a.ep, &out, 1, pair.a.peer), 0);
+        check(pthread_join(thread, NULL) == 0);
+    }
+    pair_close(&pair);
+}
+
 int main(void)
 {
     threads_share_endpoints_and_queues();
     a_sleeper_is_woken_while_others_poll();
+    a_sleeper_is_woken_after_others_read_its_queue();
     puts("threads: all cases passed");
     return 0;
 }

@@ -114,7 +114,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 {
     struct npu_cq *cq = cq_of(fid);
     if (hc_unlikely(atomic_load_explicit(&cq->hub.wait.armed, memory_order_relaxed)))
-        npu_hub_disarm(&cq->hub);
+        npu_hub_awake(&cq->hub);
     if (count == 0 || npu_cq_count(cq) == 0) {
         npu_hub_progress(&cq->hub);
         if (npu_cq_count(cq) == 0)

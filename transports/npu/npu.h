@@ -199,7 +199,8 @@ struct npu_hub {
     struct npu_lock lock;
     struct npu_ep **eps;
     unsigned count, room;
-    unsigned idle; /* progress in vain, in a row */
+    unsigned idle;     /* progress in vain, in a row */
+    unsigned sleepers; /* threads between npu_hub_arm and npu_hub_disarm */
     struct npu_wait wait;
 };
 
@@ -207,9 +208,15 @@ int npu_hub_add(struct npu_hub *hub, struct npu_ep *ep);
 void npu_hub_remove(struct npu_hub *hub, struct npu_ep *ep);
 /* Move all endpoints forward. Takes locks 1 and 2. */
 void npu_hub_progress(struct npu_hub *hub);
-/* Prepare to sleep: from now on peers wake this process. False: something is there already, do not sleep. */
+/*
+ * Prepare to sleep: from now on, until this thread calls npu_hub_disarm(), peers wake this process. False:
+ * something is there already, do not sleep.
+ */
 bool npu_hub_arm(struct npu_hub *hub);
 void npu_hub_disarm(struct npu_hub *hub);
+/* Somebody reads: whoever prepared to sleep on the descriptor (fi_trywait) has woken up. Threads that sleep
+ * in a call still do. */
+void npu_hub_awake(struct npu_hub *hub);
 
 /* ---- Fabric, domain ---- */
 

@@ -222,24 +222,39 @@ static void disarm_some(struct npu_hub *hub, unsigned count)
     }
 }
 
-bool npu_hub_arm(struct npu_hub *hub)
+/* The hub's lock is held. */
+static bool arm(struct npu_hub *hub)
 {
     bool quiet = true;
-    npu_lock(&hub->lock);
     /* seq_cst: partner is the load in cq.c and cntr.c after something was added */
-    if (!atomic_exchange(&hub->wait.armed, true)) {
-        npu_wait_drain(&hub->wait);
-        unsigned done = 0;
-        for (; done < hub->count && quiet; done++) {
-            npu_lock(&hub->eps[done]->lock);
-            quiet = npu_ep_arm(hub->eps[done]);
-            npu_unlock(&hub->eps[done]->lock);
-        }
-        if (!quiet) {
-            disarm_some(hub, done - 1);
-            atomic_store(&hub->wait.armed, false);
-        }
+    if (atomic_exchange(&hub->wait.armed, true))
+        return true;
+    npu_wait_drain(&hub->wait);
+    unsigned done = 0;
+    for (; done < hub->count && quiet; done++) {
+        npu_lock(&hub->eps[done]->lock);
+        quiet = npu_ep_arm(hub->eps[done]);
+        npu_unlock(&hub->eps[done]->lock);
     }
+    if (!quiet) {
+        disarm_some(hub, done - 1);
+        atomic_store(&hub->wait.armed, false);
+    }
+    return quiet;
+}
+
+/* The hub's lock is held. While another thread sleeps, peers must go on waking it. */
+static void disarm(struct npu_hub *hub)
+{
+    if (hub->sleepers == 0 && atomic_exchange(&hub->wait.armed, false))
+        disarm_some(hub, hub->count);
+}
+
+bool npu_hub_arm(struct npu_hub *hub)
+{
+    npu_lock(&hub->lock);
+    bool quiet = arm(hub);
+    hub->sleepers += quiet;
     npu_unlock(&hub->lock);
     return quiet;
 }
@@ -247,8 +262,15 @@ bool npu_hub_arm(struct npu_hub *hub)
 void npu_hub_disarm(struct npu_hub *hub)
 {
     npu_lock(&hub->lock);
-    if (atomic_exchange(&hub->wait.armed, false))
-        disarm_some(hub, hub->count);
+    hub->sleepers--;
+    disarm(hub);
+    npu_unlock(&hub->lock);
+}
+
+void npu_hub_awake(struct npu_hub *hub)
+{
+    npu_lock(&hub->lock);
+    disarm(hub);
     npu_unlock(&hub->lock);
 }
 
@@ -259,14 +281,17 @@ static int try_hub(struct npu_hub *hub, struct npu_cq *cq)
 {
     if (hub->wait.epoll < 0)
         return -FI_EINVAL;
-    npu_hub_disarm(hub);
+    npu_hub_awake(hub);
     npu_hub_progress(hub);
     if (cq && npu_cq_count(cq))
         return -FI_EAGAIN;
-    if (!npu_hub_arm(hub))
+    npu_lock(&hub->lock);
+    bool quiet = arm(hub);
+    npu_unlock(&hub->lock);
+    if (!quiet)
         return -FI_EAGAIN;
     if (cq && npu_cq_count(cq)) {
-        npu_hub_disarm(hub);
+        npu_hub_awake(hub);
         return -FI_EAGAIN;
     }
     return 0;
