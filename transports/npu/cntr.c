@@ -87,8 +87,8 @@ static int64_t now_us(void)
 static int nap(struct npu_cntr *cntr, uint64_t value, uint64_t errors, int64_t end)
 {
     int left = end < 0 ? -1 : (int)((end - now_us() + 999) / 1000);
-    if (left < -1)
-        left = 0;
+    if (end >= 0 && left < 0)
+        left = 0; /* the end has passed meanwhile: -1 would be for ever */
     if (!npu_hub_arm(&cntr->hub))
         return 0;
     int rc = 0;
