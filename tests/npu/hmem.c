@@ -162,6 +162,26 @@ static void atomics_reach_devices(struct pair *pair, int device)
     pair_meet(pair);
 }
 
+/* An operation's pieces are all of the host, or all of one device: anything else is refused at once. */
+static void mixed_pieces_are_refused(struct pair *pair)
+{
+    struct memory on[3];
+    for (int i = 0; i < 3; i++)
+        make(pair, &on[i], i - 1, 20 + (uint64_t)i);
+    pair_meet(pair);
+    for (int second = 0; second < 3 && !pair_side; second += 2) {
+        struct iovec iov[] = {{on[1].bytes, 100}, {on[second].bytes, 100}};
+        void *desc[] = {on[1].desc, on[second].desc};
+        EXPECT(fi_sendv(pair->ep, iov, desc, 2, pair->other, NULL) == -FI_EINVAL);
+        EXPECT(fi_recvv(pair->ep, iov, desc, 2, pair->other, NULL) == -FI_EINVAL);
+        EXPECT(fi_writev(pair->ep, iov, desc, 2, pair->other, 0, 21, NULL) == -FI_EINVAL);
+        EXPECT(fi_readv(pair->ep, iov, desc, 2, pair->other, 0, 21, NULL) == -FI_EINVAL);
+    }
+    pair_meet(pair);
+    for (int i = 0; i < 3; i++)
+        release(&on[i]);
+}
+
 /* hmem other|same: whether both sides use one device. Forks before it uses the device runtime. */
 int main(int argc, char **argv)
 {
@@ -175,6 +195,7 @@ int main(int argc, char **argv)
             messages_between(&pair, here, there < 0 ? -1 : other);
         }
     atomics_reach_devices(&pair, 0);
+    mixed_pieces_are_refused(&pair);
     pair_end(&pair);
     return 0;
 }

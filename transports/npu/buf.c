@@ -28,19 +28,21 @@ int npu_buf_init(struct npu_buf *buf, const struct iovec *iov, void **desc, size
         return -FI_EINVAL;
     buf->count = (unsigned)count;
     buf->device = NULL;
-    bool host = false;
+    bool host = false, devices = false;
     if (count == 0)
         buf->iov[0] = (struct iovec){NULL, 0};
     else
         memcpy(buf->iov, iov, count * sizeof(*iov));
     for (size_t i = 0; desc && i < count; i++) {
         struct npu_mr *mr = desc[i];
-        if (mr && mr->device >= 0)
+        if (mr && mr->device >= 0) {
+            devices |= buf->device && buf->device->device != mr->device;
             buf->device = mr;
-        else if (iov[i].iov_len)
+        } else if (iov[i].iov_len) {
             host = true;
+        }
     }
-    return buf->device && host ? -FI_EINVAL : 0;
+    return devices || (buf->device && host) ? -FI_EINVAL : 0;
 }
 
 void npu_iov_gather(const struct iovec *iov, size_t count, void *to)

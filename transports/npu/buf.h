@@ -14,7 +14,7 @@ struct npu_buf {
 
 /*
  * Describe the caller's pieces. desc: NULL, or one descriptor per piece (fi_mr_desc), where NULL is host
- * memory that is not registered. -FI_EINVAL for too many pieces, or some of the host and some of a device.
+ * memory that is not registered. -FI_EINVAL for too many pieces, or not all of the host or of one device.
  */
 int npu_buf_init(struct npu_buf *buf, const struct iovec *iov, void **desc, size_t count);
 /* Whether one of the pieces with these descriptors is memory of a device. */

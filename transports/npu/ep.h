@@ -231,8 +231,9 @@ ssize_t npu_send_post(struct npu_ep *ep, fi_addr_t dest, struct npu_send *send);
 int npu_ep_peer(struct npu_ep *ep, fi_addr_t dest, struct npu_peer **peer);
 /* Forget a peer that is gone, so that the next send connects anew. */
 void npu_ep_forget(struct npu_ep *ep, struct npu_peer *peer);
-/* An operation from the pool, filled from `send` (an injected payload is copied); NULL: all are in use. */
-struct npu_tx *npu_tx_make(struct npu_peer *peer, const struct npu_send *send);
+/* An operation from the pool, filled from `send` (an injected payload is copied). 0; -FI_EAGAIN: all are in
+ * use; or another -errno: the message cannot be sent like this. */
+int npu_tx_make(struct npu_peer *peer, const struct npu_send *send, struct npu_tx **tx);
 /* An empty operation from the pool (RMA, atomics). */
 struct npu_tx *npu_tx_get(struct npu_peer *peer);
 void npu_tx_put(struct npu_tx *tx);

@@ -237,9 +237,10 @@ static bool start(struct npu_chan *chan, struct npu_tx *tx)
 
 static HC_COLD int send_later(struct npu_chan *chan, const struct npu_send *send)
 {
-    struct npu_tx *tx = npu_tx_make(&chan->peer, send);
-    if (!tx)
-        return -FI_EAGAIN;
+    struct npu_tx *tx;
+    int rc = npu_tx_make(&chan->peer, send, &tx);
+    if (rc < 0)
+        return rc;
     tx->state = QUEUED;
     if (!hc_list_empty(&chan->queue) || !start(chan, tx))
         hc_list_append(&chan->queue, &tx->node);

@@ -104,9 +104,10 @@ int npu_net_send(struct npu_peer *peer, const struct npu_send *send)
         if (rc != -FI_EAGAIN)
             return rc;
     }
-    struct npu_tx *tx = npu_tx_make(peer, send);
-    if (!tx)
-        return -FI_EAGAIN;
+    struct npu_tx *tx = NULL;
+    int rc = npu_tx_make(peer, send, &tx);
+    if (rc < 0)
+        return rc;
     tx->state = QUEUED;
     hc_list_append(&conn->queue, &tx->node);
     npu_net_pump(conn);

@@ -112,23 +112,24 @@ static int keep_payload(struct npu_tx *tx, const struct npu_send *send)
     return rc;
 }
 
-struct npu_tx *npu_tx_make(struct npu_peer *peer, const struct npu_send *send)
+int npu_tx_make(struct npu_peer *peer, const struct npu_send *send, struct npu_tx **made)
 {
     struct npu_tx *tx = npu_tx_get(peer);
     if (!tx)
-        return NULL;
+        return -FI_EAGAIN;
     int rc = npu_buf_init(&tx->buf, send->iov, send->desc, send->iov_count);
     if (rc == 0 && (send->flags & FI_INJECT))
         rc = keep_payload(tx, send);
     if (rc < 0) {
         npu_tx_put(tx);
-        return NULL;
+        return rc;
     }
     tx->flags = send->flags;
     tx->context = send->context;
     tx->tag = send->tag;
     tx->data = send->data;
-    return tx;
+    *made = tx;
+    return 0;
 }
 
 struct npu_tx *npu_tx_find(struct npu_ep *ep, const struct npu_peer *peer, uint64_t id)
