@@ -182,6 +182,18 @@ static void mixed_pieces_are_refused(struct pair *pair)
         release(&on[i]);
 }
 
+/* Peers could not be kept from touching it, which would end this process. */
+static void freed_memory_is_not_registered(struct pair *pair)
+{
+    void *bytes = NULL;
+    struct fid_mr *mr = NULL;
+    EXPECT(acl->aclrtSetDevice(0) == 0);
+    EXPECT(acl->aclrtMalloc(&bytes, SIZE, HC_ACL_HUGE_FIRST) == 0);
+    EXPECT(fi_mr_reg(pair->domain, bytes, 2 * (size_t)SIZE, FI_REMOTE_WRITE, 0, 30, 0, &mr, NULL) == -FI_EINVAL);
+    EXPECT(acl->aclrtFree(bytes) == 0);
+    EXPECT(fi_mr_reg(pair->domain, bytes, SIZE, FI_REMOTE_WRITE, 0, 30, 0, &mr, NULL) == -FI_EINVAL);
+}
+
 /* hmem other|same: whether both sides use one device. Forks before it uses the device runtime. */
 int main(int argc, char **argv)
 {
@@ -196,6 +208,7 @@ int main(int argc, char **argv)
         }
     atomics_reach_devices(&pair, 0);
     mixed_pieces_are_refused(&pair);
+    freed_memory_is_not_registered(&pair);
     pair_end(&pair);
     return 0;
 }

@@ -6,9 +6,12 @@
 #include "transports/npu/dma.h"
 #include "transports/npu/ep.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 enum { BUCKETS = 256 };
 
@@ -226,14 +229,23 @@ static int check(const struct npu_domain *domain, const struct fi_mr_attr *attr,
     return 0;
 }
 
-/* The device that an address belongs to, -1: host memory. */
+enum { ON_HOST = -1, NOWHERE = -2 };
+
+/* A pointer that neither the device runtime nor the host knows was device memory once. */
+static bool host_knows(const void *ptr)
+{
+    char byte;
+    const struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)ptr, 1};
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
+}
+
+/* The device that an address belongs to, ON_HOST, or NOWHERE. */
 static int device_of(const struct hc_acl *acl, const void *ptr)
 {
     struct hc_acl_pointer_attributes about = {{0, HC_ACL_MEMORY_UNREGISTERED}, 0, {0}};
-    if (acl->aclrtPointerGetAttributes(ptr, &about) != HC_ACL_OK ||
-        about.location.type != HC_ACL_MEMORY_DEVICE)
-        return -1;
-    return (int)about.location.id;
+    if (acl->aclrtPointerGetAttributes(ptr, &about) != HC_ACL_OK)
+        return host_knows(ptr) ? ON_HOST : NOWHERE;
+    return about.location.type == HC_ACL_MEMORY_DEVICE ? (int)about.location.id : ON_HOST;
 }
 
 /* Which device the memory is on: both ends of all pieces must agree with each other, and with what was said.
@@ -241,14 +253,19 @@ static int device_of(const struct hc_acl *acl, const void *ptr)
 static int identify(struct npu_mr *mr, const struct fi_mr_attr *attr)
 {
     const struct hc_acl *acl = mr->domain->caps & FI_HMEM ? npu_device_runtime() : NULL;
-    bool named = attr->iface == (enum fi_hmem_iface)NPU_HMEM_IFACE;
-    mr->device = -1;
+    bool named = attr->iface == (enum fi_hmem_iface)NPU_HMEM_IFACE, first = true;
+    mr->device = ON_HOST;
     if (!acl)
         return named ? -FI_ENODEV : 0;
-    mr->device = device_of(acl, mr->iov[0].iov_base);
     for (unsigned i = 0; i < mr->iov_count; i++) {
-        char *first = mr->iov[i].iov_base, *last = first + mr->iov[i].iov_len - 1;
-        if (mr->iov[i].iov_len && (device_of(acl, first) != mr->device || device_of(acl, last) != mr->device))
+        char *start = mr->iov[i].iov_base, *last = start + mr->iov[i].iov_len - 1;
+        if (!mr->iov[i].iov_len)
+            continue;
+        if (first)
+            mr->device = device_of(acl, start);
+        first = false;
+        if (mr->device == NOWHERE || device_of(acl, start) != mr->device ||
+            device_of(acl, last) != mr->device)
             return -FI_EINVAL;
     }
     return named && (mr->device < 0 || attr->device.reserved != (uint64_t)mr->device) ? -FI_EINVAL : 0;
