@@ -94,10 +94,13 @@ void npu_dma_withdraw(struct npu_mr *mr)
 
 /* ---- The other side ---- */
 
+/* Endpoints of a domain may move at the same time, so the kept streams are guarded by the domain's lock. */
 static int take_stream(const struct hc_acl *acl, struct npu_dma *dma)
 {
+    npu_lock(&dma->domain->lock);
     dma->stream = dma->domain->streams[dma->device];
     dma->domain->streams[dma->device] = NULL;
+    npu_unlock(&dma->domain->lock);
     return dma->stream ? HC_ACL_OK : acl->aclrtCreateStream(&dma->stream);
 }
 
@@ -105,9 +108,12 @@ static int take_stream(const struct hc_acl *acl, struct npu_dma *dma)
 static void put_stream(const struct hc_acl *acl, struct npu_dma *dma, bool failed)
 {
     void **kept = &dma->domain->streams[dma->device];
-    if (!failed && !*kept)
+    npu_lock(&dma->domain->lock);
+    bool keep = !failed && !*kept;
+    if (keep)
         *kept = dma->stream;
-    else
+    npu_unlock(&dma->domain->lock);
+    if (!keep)
         (void)acl->aclrtDestroyStream(dma->stream);
 }
 
