@@ -23,7 +23,9 @@ struct hcomm_prefetch {
     struct slot *slots;
     size_t num_slots;
     uint64_t next;      /* batch to give out */
-    uint64_t submitted; /* batches asked of the source */
+    uint64_t submitted; /* batches handed over, or failed */
+    const void *data;   /* of batch `submitted`, where the source was asked already; NULL: not yet */
+    size_t size;        /* of it */
     bool ended;         /* the source has no more */
 };
 
@@ -32,17 +34,23 @@ static struct slot *slot_of(struct hcomm_prefetch *prefetch, uint64_t index)
     return &prefetch->slots[index % prefetch->num_slots];
 }
 
-/* A failed submission is told when the batch's turn comes. */
-static void submit_next(struct hcomm_prefetch *prefetch)
+/* Ask the source for batch `submitted`; false: there are no more. */
+static bool ask_source(struct hcomm_prefetch *prefetch)
+{
+    if (prefetch->data)
+        return true;
+    prefetch->size = prefetch->config.batch_size;
+    prefetch->data = prefetch->config.source(prefetch->config.user_data, prefetch->submitted, &prefetch->size);
+    prefetch->ended = !prefetch->data;
+    return prefetch->data;
+}
+
+/* A failed submission is told when the batch's turn comes. HCOMM_ERR_TIMEOUT: it is to be tried again. */
+static hcomm_status_t submit_next(struct hcomm_prefetch *prefetch)
 {
     struct slot *slot = slot_of(prefetch, prefetch->submitted);
-    size_t size = prefetch->config.batch_size;
-    const void *data = prefetch->config.source(prefetch->config.user_data, prefetch->submitted, &size);
-    if (!data) {
-        prefetch->ended = true;
-        return;
-    }
-    hcomm_transfer_t transfer = {.src_ptr = data, .dst_ptr = slot->buffer, .size = size};
+    size_t size = prefetch->size;
+    hcomm_transfer_t transfer = {.src_ptr = prefetch->data, .dst_ptr = slot->buffer, .size = size};
     slot->id = 0;
     slot->size = size;
     if (size > prefetch->config.batch_size)
@@ -50,15 +58,22 @@ static void submit_next(struct hcomm_prefetch *prefetch)
                                 prefetch->config.batch_size);
     else
         slot->status = hcomm_submit_transfer_id(prefetch->context, &transfer, &slot->id);
+    if (slot->status == HCOMM_ERR_TIMEOUT)
+        return HCOMM_ERR_TIMEOUT;
     if (slot->status != HCOMM_OK)
         (void)snprintf(slot->detail, sizeof(slot->detail), "%s", hc_error_detail());
+    prefetch->data = NULL;
     prefetch->submitted++;
+    return HCOMM_OK;
 }
 
-static void submit_ahead(struct hcomm_prefetch *prefetch)
+static hcomm_status_t submit_ahead(struct hcomm_prefetch *prefetch)
 {
-    while (!prefetch->ended && prefetch->submitted < prefetch->next + prefetch->num_slots)
-        submit_next(prefetch);
+    hcomm_status_t status = HCOMM_OK;
+    while (status == HCOMM_OK && !prefetch->ended &&
+           prefetch->submitted < prefetch->next + prefetch->num_slots && ask_source(prefetch))
+        status = submit_next(prefetch);
+    return status;
 }
 
 static void free_prefetch(struct hcomm_prefetch *prefetch)
@@ -116,7 +131,7 @@ static hcomm_status_t create(hcomm_handle_t handle, const hcomm_prefetch_config_
         free_prefetch(prefetch);
         return status;
     }
-    submit_ahead(prefetch);
+    (void)submit_ahead(prefetch); /* hcomm_prefetch_next() tries again */
     *out = prefetch;
     return HCOMM_OK;
 }
@@ -149,13 +164,17 @@ HCOMM_API hcomm_status_t hcomm_prefetch_next(hcomm_prefetch_t prefetch, hcomm_pr
     if (!prefetch || !batch)
         return hc_error(HCOMM_ERR_INVALID, "hcomm_prefetch_next: %s is NULL",
                         prefetch ? "batch" : "prefetch");
-    submit_ahead(prefetch);
+    hcomm_status_t status = submit_ahead(prefetch);
     if (prefetch->next == prefetch->submitted) {
+        if (status != HCOMM_OK) {
+            hc_error_prefix("hcomm_prefetch_next: batch %llu: ", (unsigned long long)prefetch->next);
+            return status;
+        }
         *batch = (hcomm_prefetch_batch_t){.index = prefetch->next};
         return HCOMM_OK;
     }
     const struct slot *slot = slot_of(prefetch, prefetch->next);
-    hcomm_status_t status = wait_for_batch(prefetch, slot);
+    status = wait_for_batch(prefetch, slot);
     if (status == HCOMM_OK)
         *batch = (hcomm_prefetch_batch_t){.ptr = slot->buffer, .size = slot->size, .index = prefetch->next};
     if (status != HCOMM_ERR_TIMEOUT)

@@ -1,7 +1,9 @@
 /* Prefetching: every batch arrives, in order, whatever its size, depth and place; what is wrong is told. */
 #include "tests/multi/check.h"
 
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BATCHES = 50, BYTES = 70000 };
 
@@ -91,6 +93,40 @@ static void failed_batch_is_told_and_the_next_one_comes(hcomm_memory_type_t type
     CALL(hcomm_prefetch_destroy(prefetch));
 }
 
+static atomic_bool hold;
+
+static void keep_queue_full(hcomm_transfer_id_t id, hcomm_status_t status, void *user_data)
+{
+    (void)id, (void)status, (void)user_data;
+    while (atomic_load(&hold))
+        (void)usleep(1000);
+}
+
+/* Waiting for room in the queue may time out; the batch is then tried again, not lost, and not asked for twice. */
+static void batches_wait_for_a_full_queue(void)
+{
+    hcomm_handle_t usual = check_handle;
+    hcomm_prefetch_batch_t batch;
+    uint64_t asked = 0;
+    char to;
+    check_init(&(hcomm_config_t){.queue_depth = 1, .timeout_ms = 1000});
+    atomic_store(&hold, true);
+    CALL(hcomm_submit_transfer(
+        check_handle,
+        &(hcomm_transfer_t){.src_ptr = data, .dst_ptr = &to, .size = 1, .callback = keep_queue_full}));
+    hcomm_prefetch_t prefetch = start(1, HCOMM_MEMORY_HOST, batch_at, &asked);
+    EXPECT(HCOMM_ERR_TIMEOUT, hcomm_prefetch_next(prefetch, &batch));
+    CHECK(strstr(hcomm_error_detail(), "batch 0") && strstr(hcomm_error_detail(), "queue is full"));
+    atomic_store(&hold, false);
+    for (uint64_t i = 0; i < BATCHES; i++) {
+        CALL(hcomm_prefetch_next(prefetch, &batch));
+        check_batch(&batch, i);
+    }
+    CALL(hcomm_prefetch_destroy(prefetch));
+    CALL(hcomm_finalize(check_handle));
+    check_handle = usual;
+}
+
 static void bad_arguments_are_refused(bool device)
 {
     hcomm_prefetch_t prefetch = NULL;
@@ -127,6 +163,7 @@ int main(int argc, char **argv)
     batches_arrive_in_order(20, type); /* more than queue_depth */
     destroying_half_way_waits_for_what_is_under_way(type);
     failed_batch_is_told_and_the_next_one_comes(type);
+    batches_wait_for_a_full_queue();
     bad_arguments_are_refused(device);
     CALL(hcomm_finalize(check_handle));
     return 0;
