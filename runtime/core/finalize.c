@@ -276,6 +276,11 @@ HCOMM_API hcomm_status_t hcomm_finalize(hcomm_handle_t handle)
     }
     if (hc_transfers_is_callback_thread(handle))
         return hc_error(HCOMM_ERR_INVALID, "hcomm_finalize: called in the callback of a transfer");
+    const struct hcomm_stream *stream = hc_workers_current();
+    if (stream && stream->streams->context == handle)
+        return hc_error(HCOMM_ERR_INVALID,
+                        "hcomm_finalize: called in a host function of stream %u, which it would wait for",
+                        stream->number);
     hcomm_status_t transfers = hc_transfers_finish(handle);
     hc_progress_thread_stop(handle);
     hc_lock_acquire(&handle->lock);

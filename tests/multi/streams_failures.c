@@ -78,12 +78,28 @@ static void a_long_function_is_waited_for_again(void)
     CALL(hcomm_stream_destroy(&stream));
 }
 
+static void finalize_from_inside(void *arg)
+{
+    *(hcomm_status_t *)arg = hcomm_finalize(check_handle);
+}
+
+static void a_function_cannot_finalize_its_own_context(void)
+{
+    hcomm_status_t status = HCOMM_OK;
+    hcomm_stream_t stream = new_stream();
+    CALL(hcomm_launch_host(stream, finalize_from_inside, &status));
+    CALL(hcomm_stream_synchronize(stream));
+    CHECK(status == HCOMM_ERR_INVALID);
+    CALL(hcomm_stream_destroy(&stream));
+}
+
 static void get_stuck(void)
 {
     int over = 1;
     if (rank == 0) {
         a_stuck_receive_names_operation_and_peer();
         a_long_function_is_waited_for_again();
+        a_function_cannot_finalize_its_own_context();
         a_stuck_barrier_names_who_is_missing();
         CALL(hcomm_send(&over, sizeof(over), 1, 9, world));
     } else {
