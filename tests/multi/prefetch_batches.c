@@ -102,7 +102,8 @@ static void keep_queue_full(hcomm_transfer_id_t id, hcomm_status_t status, void 
         (void)usleep(1000);
 }
 
-/* Waiting for room in the queue may time out; the batch is then tried again, not lost, and not asked for twice. */
+/* Waiting for room in the queue may time out; the batch is then tried again, not lost, and not asked for
+ * twice. */
 static void batches_wait_for_a_full_queue(void)
 {
     hcomm_handle_t usual = check_handle;

@@ -189,7 +189,8 @@ static void freed_memory_is_not_registered(struct pair *pair)
     struct fid_mr *mr = NULL;
     EXPECT(acl->aclrtSetDevice(0) == 0);
     EXPECT(acl->aclrtMalloc(&bytes, SIZE, HC_ACL_HUGE_FIRST) == 0);
-    EXPECT(fi_mr_reg(pair->domain, bytes, 2 * (size_t)SIZE, FI_REMOTE_WRITE, 0, 30, 0, &mr, NULL) == -FI_EINVAL);
+    EXPECT(fi_mr_reg(pair->domain, bytes, 2 * (size_t)SIZE, FI_REMOTE_WRITE, 0, 30, 0, &mr, NULL) ==
+           -FI_EINVAL);
     EXPECT(acl->aclrtFree(bytes) == 0);
     EXPECT(fi_mr_reg(pair->domain, bytes, SIZE, FI_REMOTE_WRITE, 0, 30, 0, &mr, NULL) == -FI_EINVAL);
 }
