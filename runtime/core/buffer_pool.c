@@ -4,6 +4,7 @@
  */
 #include "runtime/core/core.h"
 #include "runtime/core/in_use.h"
+#include "runtime/core/progress.h"
 #include "runtime/core/ranges.h"
 #include "runtime/core/transfer.h"
 
@@ -168,10 +169,11 @@ static void free_pool(struct hcomm_buffer_pool *pool)
 
 static hcomm_status_t check_create(hcomm_handle_t handle, size_t count, size_t size)
 {
-    if (handle && count && size)
+    const char *fault = hc_progress_fault(handle);
+    if (!fault && count && size)
         return HCOMM_OK;
     return hc_error(HCOMM_ERR_INVALID, "hcomm_buffer_pool_create: %s",
-                    !handle  ? "handle is NULL"
+                    fault    ? fault
                     : !count ? "count is 0"
                              : "size is 0");
 }

@@ -5,6 +5,8 @@
  */
 #include "runtime/core/stream.h"
 
+#include "runtime/core/progress.h"
+
 #include "runtime/core/handle.h"
 
 enum { RECORDS_PER_SLAB = 256 };
@@ -162,8 +164,9 @@ static hcomm_status_t create(struct hcomm_context *context, hcomm_event_t *out)
 
 HCOMM_API hcomm_status_t hcomm_event_create(hcomm_handle_t handle, hcomm_event_t *event)
 {
-    if (!handle || !event)
-        return hc_error(HCOMM_ERR_INVALID, "hcomm_event_create: %s is NULL", handle ? "event" : "handle");
+    const char *fault = hc_progress_fault(handle);
+    if (fault || !event)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_event_create: %s", fault ? fault : "event is NULL");
     if (handle->forked)
         return hc_error(HCOMM_ERR_INVALID, "hcomm_event_create: " HC_FORKED_TEXT, handle->job->rank);
     hc_lock_acquire(&handle->lock);

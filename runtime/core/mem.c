@@ -6,6 +6,7 @@
 #include "runtime/base/pool.h"
 #include "runtime/core/core.h"
 #include "runtime/core/device.h"
+#include "runtime/core/progress.h"
 #include "runtime/core/transfer.h"
 
 #include <stdlib.h>
@@ -446,9 +447,9 @@ static hcomm_status_t alloc_once(struct hcomm_context *context, size_t size, voi
 HCOMM_API void *hcomm_alloc_host_mem(hcomm_handle_t handle, size_t size)
 {
     void *ptr = NULL;
-    if (!handle || !size) {
-        (void)hc_error(HCOMM_ERR_INVALID, "hcomm_alloc_host_mem: %s",
-                       handle ? "size is 0" : "handle is NULL");
+    const char *fault = hc_progress_fault(handle);
+    if (fault || !size) {
+        (void)hc_error(HCOMM_ERR_INVALID, "hcomm_alloc_host_mem: %s", fault ? fault : "size is 0");
         return NULL;
     }
     hcomm_status_t status = alloc_once(handle, size, &ptr);
@@ -472,8 +473,9 @@ static hcomm_status_t free_locked(struct hcomm_context *context, const void *ptr
 
 HCOMM_API hcomm_status_t hcomm_free_host_mem(hcomm_handle_t handle, void *ptr)
 {
-    if (!handle)
-        return hc_error(HCOMM_ERR_INVALID, "hcomm_free_host_mem: handle is NULL");
+    const char *fault = hc_progress_fault(handle);
+    if (fault)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_free_host_mem: %s", fault);
     if (!ptr)
         return HCOMM_OK;
     hc_lock_acquire(&handle->lock);
@@ -486,7 +488,7 @@ HCOMM_API hcomm_status_t hcomm_free_host_mem(hcomm_handle_t handle, void *ptr)
 
 HCOMM_API size_t hcomm_aligned_stride(hcomm_handle_t handle, size_t row)
 {
-    if (!handle)
+    if (hc_progress_fault(handle))
         return 0;
     size_t alignment = handle->settings.align_size; /* constant since hcomm_init(): no lock */
     return row > SIZE_MAX - alignment ? 0 : hc_align_up(row, alignment);

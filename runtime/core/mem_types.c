@@ -1,6 +1,7 @@
 /* Memory of all kinds for applications: the public calls. */
 #include "runtime/core/core.h"
 #include "runtime/core/device.h"
+#include "runtime/core/progress.h"
 #include "runtime/core/mem.h"
 
 #include <stdlib.h>
@@ -63,9 +64,10 @@ static hcomm_status_t alloc_shared(struct hcomm_context *context, size_t size, v
 HCOMM_API hcomm_status_t hcomm_mem_alloc(hcomm_handle_t handle, size_t size, hcomm_memory_type_t type,
                                          void **ptr)
 {
-    if (!handle || !size || !ptr)
+    const char *fault = hc_progress_fault(handle);
+    if (fault || !size || !ptr)
         return hc_error(HCOMM_ERR_INVALID, "hcomm_mem_alloc: %s",
-                        !handle ? "handle is NULL"
+                        fault   ? fault
                         : !size ? "size is 0"
                                 : "ptr is NULL");
     if (type == HCOMM_MEMORY_SHARED)
@@ -99,8 +101,9 @@ static bool is_pooled(struct hcomm_context *context, const void *ptr)
 
 HCOMM_API hcomm_status_t hcomm_mem_free(hcomm_handle_t handle, void *ptr)
 {
-    if (!handle)
-        return hc_error(HCOMM_ERR_INVALID, "hcomm_mem_free: handle is NULL");
+    const char *fault = hc_progress_fault(handle);
+    if (fault)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_mem_free: %s", fault);
     if (!ptr)
         return HCOMM_OK;
     if (is_pooled(handle, ptr))
@@ -126,12 +129,10 @@ void hc_blocks_fini(struct hcomm_context *context)
 
 static hcomm_status_t check_range(const char *call, hcomm_handle_t handle, const void *ptr, size_t size)
 {
-    if (handle && ptr && size)
+    const char *fault = hc_progress_fault(handle);
+    if (!fault && ptr && size)
         return HCOMM_OK;
-    return hc_error(HCOMM_ERR_INVALID, "%s: %s", call,
-                    !handle ? "handle is NULL"
-                    : !ptr  ? "ptr is NULL"
-                            : "size is 0");
+    return hc_error(HCOMM_ERR_INVALID, "%s: %s", call, fault ? fault : !ptr ? "ptr is NULL" : "size is 0");
 }
 
 HCOMM_API hcomm_status_t hcomm_mem_register(hcomm_handle_t handle, void *ptr, size_t size)
@@ -183,6 +184,14 @@ hcomm_status_t hc_copy_check_kind(hcomm_copy_kind_t kind, enum hc_place to, enum
                     place_text(from));
 }
 
+/* What is wrong with a range; NULL: nothing. */
+static const char *range_fault(const void *ptr, size_t size)
+{
+    if (size && !ptr)
+        return "is NULL";
+    return (uintptr_t)ptr + size < (uintptr_t)ptr ? "does not end before the address space does" : NULL;
+}
+
 /* Lock held. */
 static hcomm_status_t copy_located(struct hcomm_context *context, void *dst, const void *src, size_t size,
                                    hcomm_copy_kind_t kind)
@@ -204,11 +213,17 @@ static hcomm_status_t copy_located(struct hcomm_context *context, void *dst, con
 HCOMM_API hcomm_status_t hcomm_memcpy(hcomm_handle_t handle, void *dst, const void *src, size_t size,
                                       hcomm_copy_kind_t kind)
 {
-    if (!handle || (size && (!dst || !src)))
-        return hc_error(HCOMM_ERR_INVALID, "hcomm_memcpy: %s is NULL",
-                        !handle ? "handle"
-                        : !dst  ? "dst"
-                                : "src");
+    const char *fault = hc_progress_fault(handle), *dst_fault = range_fault(dst, size),
+               *src_fault = range_fault(src, size);
+    if (fault)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_memcpy: %s", fault);
+    if (dst_fault || src_fault)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_memcpy: %s %s", dst_fault ? "dst" : "src",
+                        dst_fault ? dst_fault : src_fault);
+    if ((uintptr_t)dst < (uintptr_t)src + size && (uintptr_t)src < (uintptr_t)dst + size)
+        return hc_error(HCOMM_ERR_INVALID,
+                        "hcomm_memcpy: source %p and destination %p overlap within %zu bytes", src, dst,
+                        size);
     hc_lock_acquire(&handle->lock);
     hcomm_status_t status = copy_located(handle, dst, src, size, kind);
     hc_lock_release(&handle->lock);
@@ -219,11 +234,11 @@ HCOMM_API hcomm_status_t hcomm_memcpy(hcomm_handle_t handle, void *dst, const vo
 
 HCOMM_API hcomm_status_t hcomm_memset(hcomm_handle_t handle, void *ptr, int value, size_t size)
 {
-    if (!handle || (size && !ptr) || value < 0 || value > UINT8_MAX)
-        return hc_error(HCOMM_ERR_INVALID, "hcomm_memset: %s",
-                        !handle        ? "handle is NULL"
-                        : size && !ptr ? "ptr is NULL"
-                                       : "value is not in 0..255");
+    const char *fault = hc_progress_fault(handle), *ptr_fault = range_fault(ptr, size);
+    if (ptr_fault && !fault)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_memset: ptr %s", ptr_fault);
+    if (fault || value < 0 || value > UINT8_MAX)
+        return hc_error(HCOMM_ERR_INVALID, "hcomm_memset: %s", fault ? fault : "value is not in 0..255");
     struct hc_side to = {.ptr = ptr};
     hc_lock_acquire(&handle->lock);
     hcomm_status_t status = hc_device_locate(handle, ptr, size, &to.place);

@@ -3,6 +3,7 @@
  * depth ahead of the one the caller is about to get.
  */
 #include "runtime/core/core.h"
+#include "runtime/core/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,8 @@ static bool ask_source(struct hcomm_prefetch *prefetch)
     if (prefetch->data)
         return true;
     prefetch->size = prefetch->config.batch_size;
-    prefetch->data = prefetch->config.source(prefetch->config.user_data, prefetch->submitted, &prefetch->size);
+    prefetch->data =
+        prefetch->config.source(prefetch->config.user_data, prefetch->submitted, &prefetch->size);
     prefetch->ended = !prefetch->data;
     return prefetch->data;
 }
@@ -87,8 +89,11 @@ static void free_prefetch(struct hcomm_prefetch *prefetch)
 
 static hcomm_status_t check_config(hcomm_handle_t handle, const hcomm_prefetch_config_t *config)
 {
-    if (!handle || !config || !config->source)
-        return hc_error(HCOMM_ERR_INVALID, "%s is NULL", !handle ? "handle" : !config ? "config" : "source");
+    const char *fault = hc_progress_fault(handle);
+    if (fault)
+        return hc_error(HCOMM_ERR_INVALID, "%s", fault);
+    if (!config || !config->source)
+        return hc_error(HCOMM_ERR_INVALID, "%s is NULL", config ? "source" : "config");
     if (!config->batch_size)
         return hc_error(HCOMM_ERR_INVALID, "batch_size is 0");
     if (config->depth > DEPTH_MAX)

@@ -210,6 +210,15 @@ bool hc_progress_is_registered(const struct hcomm_context *context)
     return found;
 }
 
+const char *hc_progress_fault(const struct hcomm_context *context)
+{
+    if (!context)
+        return "handle is NULL";
+    return hc_progress_is_registered(context)
+               ? NULL
+               : "the handle is not of a context in use; it may be finalized already";
+}
+
 void hc_progress_register(struct hcomm_context *context)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

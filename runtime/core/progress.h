@@ -19,6 +19,8 @@ void hc_progress_register(struct hcomm_context *context);
 void hc_progress_unregister(struct hcomm_context *context);
 /* Whether the handle is of a registered context; the pointer is only compared. */
 bool hc_progress_is_registered(const struct hcomm_context *context);
+/* What is wrong with a handle that the application gave; NULL: nothing. */
+const char *hc_progress_fault(const struct hcomm_context *context);
 /* Whether the process has contexts beside the one that asks. */
 bool hc_progress_has_others(void);
 /* Progress the others whose lock is free; `context` is the caller's. */

@@ -1,6 +1,8 @@
 /* Streams as objects: made, found, waited for, given up. */
 #include "runtime/core/stream.h"
 
+#include "runtime/core/progress.h"
+
 #include "runtime/core/handle.h"
 #include "runtime/core/wait.h"
 
@@ -182,8 +184,9 @@ static hcomm_status_t create(const char *call, struct hcomm_context *context, in
 
 static hcomm_status_t check_create(const char *call, const struct hcomm_context *context, const void *out)
 {
-    if (!context || !out)
-        return hc_error(HCOMM_ERR_INVALID, "%s: %s is NULL", call, context ? "stream" : "handle");
+    const char *fault = hc_progress_fault(context);
+    if (fault || !out)
+        return hc_error(HCOMM_ERR_INVALID, "%s: %s", call, fault ? fault : "stream is NULL");
     if (context->forked)
         return hc_error(HCOMM_ERR_INVALID, "%s: " HC_FORKED_TEXT, call, context->job->rank);
     return HCOMM_OK;

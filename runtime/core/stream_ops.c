@@ -117,6 +117,9 @@ HCOMM_API hcomm_status_t hcomm_memcpy_async(void *dst, const void *src, size_t s
         return hc_group_forbids(call);
     if (size && (!dst || !src))
         return hc_error(HCOMM_ERR_INVALID, "%s: %s is NULL", call, dst ? "src" : "dst");
+    if ((uintptr_t)dst + size < (uintptr_t)dst || (uintptr_t)src + size < (uintptr_t)src)
+        return hc_error(HCOMM_ERR_INVALID, "%s: %zu bytes reach past the end of the address space", call,
+                        size);
     if ((unsigned)kind > HCOMM_COPY_DEVICE_TO_DEVICE)
         return hc_error(HCOMM_ERR_INVALID, "%s: kind %d is none of hcomm_copy_kind_t", call, (int)kind);
     if (!size)

@@ -32,10 +32,47 @@ static void talk(void)
     }
 }
 
+/* Ranges that no memory has are refused, not copied. */
+static void copy_nonsense(void)
+{
+    char bytes[64] = "";
+    hcomm_stream_t stream;
+    need(hcomm_memcpy(hcomm, bytes, bytes + 32, SIZE_MAX, HCOMM_COPY_AUTO), HCOMM_ERR_INVALID,
+         "endless copy");
+    need(hcomm_memcpy(hcomm, bytes, bytes + 8, 32, HCOMM_COPY_AUTO), HCOMM_ERR_INVALID, "overlapping copy");
+    need(hcomm_memset(hcomm, bytes, 0, SIZE_MAX), HCOMM_ERR_INVALID, "endless memset");
+    need(hcomm_stream_create(hcomm, 0, &stream), HCOMM_OK, "stream");
+    need(hcomm_memcpy_async(bytes, bytes + 32, SIZE_MAX, HCOMM_COPY_AUTO, stream), HCOMM_ERR_INVALID,
+         "endless copy on a stream");
+    need(hcomm_stream_destroy(&stream), HCOMM_OK, "destroy");
+}
+
+static void use_after_finalize(void)
+{
+    void *ptr = NULL;
+    hcomm_stream_t stream;
+    hcomm_event_t event;
+    char bytes[2] = "";
+    need(hcomm_mem_alloc(hcomm, 1, HCOMM_MEMORY_HOST, &ptr), HCOMM_ERR_INVALID, "memory");
+    need(hcomm_mem_free(hcomm, bytes), HCOMM_ERR_INVALID, "free");
+    need(hcomm_mem_register(hcomm, bytes, 1), HCOMM_ERR_INVALID, "register");
+    need(hcomm_free_host_mem(hcomm, bytes), HCOMM_ERR_INVALID, "free of host memory");
+    need(hcomm_memcpy(hcomm, bytes, bytes + 1, 1, HCOMM_COPY_AUTO), HCOMM_ERR_INVALID, "copy");
+    need(hcomm_memset(hcomm, bytes, 0, 1), HCOMM_ERR_INVALID, "memset");
+    need(hcomm_stream_create(hcomm, 0, &stream), HCOMM_ERR_INVALID, "stream");
+    need(hcomm_event_create(hcomm, &event), HCOMM_ERR_INVALID, "event");
+    if (hcomm_alloc_host_mem(hcomm, 1) || hcomm_buffer_pool_create(hcomm, 1, 1, HCOMM_MEMORY_HOST))
+        _exit(6);
+    if (!strstr(hcomm_error_detail(), "finalized already"))
+        _exit(7);
+}
+
 static void finalize_twice(void)
 {
+    copy_nonsense();
     need(hcomm_finalize(hcomm), HCOMM_OK, "finalize");
     need(hcomm_finalize(hcomm), HCOMM_ERR_INVALID, "second finalize");
+    use_after_finalize();
 }
 
 static void use_in_child(void)
