@@ -139,6 +139,7 @@ static void node_and_service_give_addresses(void)
     fi_freeinfo(again);
     fi_freeinfo(info);
     check_is(fi_getinfo(version, "no.such.host.invalid", "1", 0, hints, &info), -FI_ENODATA);
+    check_is(fi_getinfo(version, "127.0.0.1", "65536", 0, hints, &info), -FI_ENODATA);
     fi_freeinfo(hints);
 }
 
@@ -183,6 +184,8 @@ static void an_address_vector_keeps_what_it_is_given(enum fi_av_type type)
     check_is(fi_getname(&pair.a.ep->fid, found, &little), -FI_ETOOSMALL);
     check(little == len);
     check_is(fi_av_insertsvc(pair.a.av, "127.0.0.1", "5000", &addr[0], 0, NULL), 1);
+    check_is(fi_av_insertsvc(pair.a.av, "127.0.0.1", "70536", &addr[1], 0, NULL), 0);
+    check(addr[1] == FI_ADDR_NOTAVAIL);
     check_is(fi_av_insertsym(pair.a.av, "10.1.1.255", 2, "5000", 2, addr, 0, NULL), 4);
     size = sizeof(found);
     check_is(fi_av_lookup(pair.a.av, addr[3], found, &size), 0);

@@ -1,6 +1,8 @@
 /* Two processes: peers that find each other by node and service, sleep, and die. */
 #include "tests/npu/npu.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -227,22 +229,32 @@ static void sends_to_a_killed_receiver_fail_and_its_successor_is_reached(void)
     end_close(&end);
 }
 
-static void an_address_in_use_is_not_given_twice(void)
+/* Enable an endpoint in one's domain at a port, and an address that the application wrote (NULL: the usual).
+ */
+static void enable_at(struct end *one, const char *host, const char *service, int expected)
 {
-    struct end one;
     struct fi_info *hints = npu_hints(FI_MSG), *info = NULL;
     struct fid_ep *ep = NULL;
-    char service[16];
-    free_service(service, sizeof(service));
-    end_open(&one, service, FI_WAIT_NONE);
     check_is(fi_getinfo(FI_VERSION(1, 17), NULL, service, FI_SOURCE, hints, &info), 0);
-    check_is(fi_endpoint(one.domain, info, &ep, NULL), 0);
-    check_is(fi_ep_bind(ep, &one.side.av->fid, 0), 0);
-    check_is(fi_ep_bind(ep, &one.side.cq->fid, FI_TRANSMIT | FI_RECV), 0);
-    check_is(fi_enable(ep), -FI_EADDRINUSE);
+    if (host)
+        check(inet_pton(AF_INET, host, &((struct sockaddr_in *)info->src_addr)->sin_addr) == 1);
+    check_is(fi_endpoint(one->domain, info, &ep, NULL), 0);
+    check_is(fi_ep_bind(ep, &one->side.av->fid, 0), 0);
+    check_is(fi_ep_bind(ep, &one->side.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    check_is(fi_enable(ep), expected);
     check_is(fi_close(&ep->fid), 0);
     fi_freeinfo(info);
     fi_freeinfo(hints);
+}
+
+static void an_address_that_is_used_or_of_another_host_is_not_given(void)
+{
+    struct end one;
+    char service[16];
+    free_service(service, sizeof(service));
+    end_open(&one, service, FI_WAIT_NONE);
+    enable_at(&one, NULL, service, -FI_EADDRINUSE);
+    enable_at(&one, "192.0.2.1", service, -FI_EADDRNOTAVAIL); /* an address for examples: RFC 5737 */
     end_close(&one);
 }
 
@@ -251,7 +263,7 @@ int main(void)
     peers_meet_by_node_and_service_and_sleep_meanwhile();
     what_a_killed_sender_left_arrives_and_the_rest_fails();
     sends_to_a_killed_receiver_fail_and_its_successor_is_reached();
-    an_address_in_use_is_not_given_twice();
+    an_address_that_is_used_or_of_another_host_is_not_given();
     puts("processes: all cases passed");
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 size_t npu_addr_len(const struct npu_addr *addr)
@@ -59,6 +60,13 @@ static int family_of(uint32_t format)
     }
 }
 
+/* getaddrinfo() cuts a number down to 16 bits, which would be another endpoint's port. */
+static bool is_no_port(const char *service)
+{
+    char *end = NULL;
+    return service && *service && strtoull(service, &end, 10) > UINT16_MAX && !*end;
+}
+
 int npu_addr_resolve(const char *node, const char *service, uint64_t flags, uint32_t format, bool passive,
                      struct npu_addr *addr)
 {
@@ -68,6 +76,10 @@ int npu_addr_resolve(const char *node, const char *service, uint64_t flags, uint
         .ai_flags = ((flags & FI_NUMERICHOST) ? AI_NUMERICHOST : 0) | (passive ? AI_PASSIVE : 0),
     };
     struct addrinfo *found = NULL;
+    if (is_no_port(service)) {
+        npu_info(CORE, "service \"%s\": ports end at %d\n", service, UINT16_MAX);
+        return -FI_ENODATA;
+    }
     int rc = getaddrinfo(node, service, &hints, &found);
     if (rc != 0) {
         npu_info(CORE, "node \"%s\", service \"%s\": %s\n", node ? node : "", service ? service : "",

@@ -147,6 +147,8 @@ static int listen_anywhere(struct npu_local *local, struct npu_addr *addr)
 static int take_address(struct npu_local *local, struct npu_addr *addr)
 {
     make_usable(addr);
+    if (!npu_addr_is_local(addr))
+        return -FI_EADDRNOTAVAIL; /* nobody would reach it */
     if (npu_addr_port(addr) == 0)
         return listen_anywhere(local, addr);
     int rc = listen_as(local, npu_addr_port(addr));
@@ -412,9 +414,17 @@ static int receive_hello(int socket, struct npu_hello *hello, int *fd)
     if (got < 0)
         return -errno;
     struct cmsghdr *first = CMSG_FIRSTHDR(&msg);
-    if (!first || first->cmsg_type != SCM_RIGHTS || first->cmsg_len != CMSG_LEN(sizeof(int)))
+    if (!first || first->cmsg_type != SCM_RIGHTS || first->cmsg_len < CMSG_LEN(sizeof(int)))
         return -FI_ECONNRESET;
-    memcpy(fd, CMSG_DATA(first), sizeof(*fd));
+    int fds[2]; /* a second one fits where the header's alignment leaves room */
+    memcpy(fds, CMSG_DATA(first), sizeof(fds[0]));
+    if (first->cmsg_len != CMSG_LEN(sizeof(int))) {
+        memcpy(fds, CMSG_DATA(first), sizeof(fds));
+        (void)close(fds[0]);
+        (void)close(fds[1]);
+        return -FI_ECONNRESET;
+    }
+    *fd = fds[0];
     if (got == (ssize_t)sizeof(*hello) && is_valid(hello, *fd))
         return 0;
     (void)close(*fd);
