@@ -22,4 +22,6 @@ for word in "caps: " "domain_attr" "device: npu1, physical 3" "PCI: " "links: np
     *) complain "about npu1, \"$word\" is not told" ;;
     esac
 done
+HCOMM_NPU=$scratch/none.so FI_LOG_LEVEL=warn fi_info -p npu 2>&1 | grep -q "HCOMM_NPU=$scratch/none.so: there is no device" ||
+    complain "a device runtime that is not there is not told of"
 [ "$failed" -eq 0 ]

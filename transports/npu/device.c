@@ -6,13 +6,24 @@
 
 enum { ERROR_MAX = 512, PCI_TEXT = 32 };
 
+/* Once, where the user chose a runtime that cannot be had; without a choice it is nothing to worry about. */
+static void tell(const char *choice, const char *error)
+{
+    static atomic_bool told;
+    bool chosen = choice && *choice && strcmp(choice, "auto") != 0 && strcmp(choice, "off") != 0;
+    if (chosen && !atomic_exchange(&told, true))
+        npu_warn(CORE, "HCOMM_NPU=%s: there is no device: %s\n", choice, error);
+    else
+        npu_info(CORE, "no device: %s\n", error);
+}
+
 const struct hc_acl *npu_device_runtime(void)
 {
     char error[ERROR_MAX] = "";
     const char *choice = getenv("HCOMM_NPU");
     const struct hc_acl *acl = hc_acl_load(choice, error, sizeof(error));
     if (!acl)
-        npu_info(CORE, "no device: %s\n", error);
+        tell(choice, error);
     return acl;
 }
 
