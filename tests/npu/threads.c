@@ -49,11 +49,11 @@ static void *receive_all(void *tag)
     return NULL;
 }
 
-static void *sleep_for_one(void *unused)
+/* timeout: an int; after it the queue is read once more, so only without one a lost wake-up is noticed. */
+static void *sleep_for_one(void *timeout)
 {
     struct fi_cq_tagged_entry entry;
-    (void)unused;
-    check_is(fi_cq_sread(pair.b.cq, &entry, 1, NULL, 20000), 1);
+    check_is(fi_cq_sread(pair.b.cq, &entry, 1, NULL, (int)(intptr_t)timeout), 1);
     return NULL;
 }
 
@@ -82,7 +82,7 @@ static void a_sleeper_is_woken_while_others_poll(void)
     for (int i = 0; i < 20; i++) {
         struct fi_cq_tagged_entry entry;
         check_is(fi_recv(pair.b.ep, &in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
-        check(pthread_create(&thread, NULL, sleep_for_one, NULL) == 0);
+        check(pthread_create(&thread, NULL, sleep_for_one, (void *)20000) == 0);
         for (int turn = 0; turn < 500; turn++)
             check_is(fi_cq_read(pair.a.cq, &entry, 1), -FI_EAGAIN);
         check_is(fi_inject(pair.a.ep, &out, 1, pair.a.peer), 0);
@@ -102,7 +102,7 @@ static void a_sleeper_is_woken_after_others_read_its_queue(void)
     pair_open(&pair, &options);
     for (int i = 0; i < 3; i++) {
         check_is(fi_recv(pair.b.ep, &in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
-        check(pthread_create(&thread, NULL, sleep_for_one, NULL) == 0);
+        check(pthread_create(&thread, NULL, sleep_for_one, (void *)-1) == 0);
         (void)usleep(ASLEEP_US);
         check_is(fi_cq_read(pair.b.cq, &entry, 1), -FI_EAGAIN);
         check_is(fi_inject(pair.a.ep, &out, 1, pair.a.peer), 0);
