@@ -7,6 +7,7 @@
 #include "runtime/core/wait.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -328,6 +329,22 @@ static hcomm_status_t take_error(struct hcomm_stream *stream)
     return hc_error(status, "%s", stream->detail ? stream->detail : hc_status_text(status));
 }
 
+/*
+ * The mark was reached, but the device may not have seen its end yet, and a query would tell. What others have
+ * enqueued on the device's stream meanwhile is not waited for, beyond these milliseconds.
+ */
+static hcomm_status_t settle(struct hcomm_stream *stream)
+{
+    enum { SETTLE_MS = 10 };
+    uint64_t deadline = hc_deadline_ms(SETTLE_MS);
+    hcomm_status_t status = hc_gate_query(stream);
+    while (status == HCOMM_IN_PROGRESS && hc_clock_ns() < deadline) {
+        (void)sched_yield();
+        status = hc_gate_query(stream);
+    }
+    return status == HCOMM_IN_PROGRESS ? HCOMM_OK : status;
+}
+
 static hcomm_status_t synchronize(struct hcomm_stream *stream)
 {
     struct hcomm_context *context = stream->streams->context;
@@ -339,10 +356,7 @@ static hcomm_status_t synchronize(struct hcomm_stream *stream)
     if (status == HCOMM_OK)
         status = take_error(stream);
     hc_lock_release(&context->lock);
-    if (status == HCOMM_OK && stream->gate)
-        status = hc_gate_query(stream);
-    /* what others have enqueued meanwhile is not waited for */
-    return status == HCOMM_IN_PROGRESS ? HCOMM_OK : status;
+    return status == HCOMM_OK && stream->gate ? settle(stream) : status;
 }
 
 HCOMM_API hcomm_status_t hcomm_stream_synchronize(hcomm_stream_t handle)
