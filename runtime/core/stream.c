@@ -330,8 +330,8 @@ static hcomm_status_t take_error(struct hcomm_stream *stream)
 }
 
 /*
- * The mark was reached, but the device may not have seen its end yet, and a query would tell. What others have
- * enqueued on the device's stream meanwhile is not waited for, beyond these milliseconds.
+ * The mark was reached, but the device may not have seen its end yet, and a query would tell. What others
+ * have enqueued on the device's stream meanwhile is not waited for, beyond these milliseconds.
  */
 static hcomm_status_t settle(struct hcomm_stream *stream)
 {
@@ -348,13 +348,14 @@ static hcomm_status_t settle(struct hcomm_stream *stream)
 static hcomm_status_t synchronize(struct hcomm_stream *stream)
 {
     struct hcomm_context *context = stream->streams->context;
-    hcomm_status_t status = stream->gate ? enqueue_mark(stream) : HCOMM_OK;
+    hcomm_status_t marked = stream->gate ? enqueue_mark(stream) : HCOMM_OK;
     hc_lock_acquire(&context->lock);
     struct goal goal = {stream, stream->submitted};
-    if (status == HCOMM_OK)
-        status = wait_for_goal(&goal);
-    if (status == HCOMM_OK)
-        status = take_error(stream);
+    hcomm_status_t status = marked == HCOMM_OK ? wait_for_goal(&goal) : HCOMM_OK;
+    if (status == HCOMM_OK && stream->status != HCOMM_OK)
+        status = take_error(stream); /* also when it is why the mark was refused */
+    else if (status == HCOMM_OK)
+        status = marked;
     hc_lock_release(&context->lock);
     return status == HCOMM_OK && stream->gate ? settle(stream) : status;
 }
