@@ -1,11 +1,6 @@
 /* fi_atomic(3): turn each call into a struct npu_rma, and tell what is offered. */
 #include "transports/npu/rma.h"
 
-static struct npu_port *port_of(struct fid_ep *fid)
-{
-    return hc_container_of(fid, struct npu_port, fid);
-}
-
 static const uint64_t atomic_flags = FI_COMPLETION | FI_MORE | FI_FENCE | FI_INJECT | FI_INJECT_COMPLETE |
                                      FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 
@@ -109,8 +104,8 @@ static ssize_t post_range(struct fid_ep *fid, struct fi_msg_atomic *msg, uint64_
     msg->rma_iov = &range;
     msg->rma_iov_count = 1;
     if (!(extras->flags & NPU_SILENT))
-        extras->flags |= port_of(fid)->tx_flags & atomic_flags;
-    return post(port_of(fid)->ep, msg, extras);
+        extras->flags |= npu_port_of(fid)->tx_flags & atomic_flags;
+    return post(npu_ep_of(fid), msg, extras);
 }
 
 static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc, size_t count,
@@ -213,7 +208,7 @@ static ssize_t atomic_compwrite(struct fid_ep *fid, const void *buf, size_t coun
 static ssize_t atomic_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg, uint64_t flags)
 {
     struct extras extras = {.kind = NPU_RMA_ATOMIC, .flags = flags};
-    return flags & ~atomic_flags ? -FI_EBADFLAGS : post(port_of(fid)->ep, msg, &extras);
+    return flags & ~atomic_flags ? -FI_EBADFLAGS : post(npu_ep_of(fid), msg, &extras);
 }
 
 static ssize_t atomic_readwritemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
@@ -225,7 +220,7 @@ static ssize_t atomic_readwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
                             .result_desc = result_desc,
                             .result_count = result_count,
                             .flags = flags};
-    return flags & ~atomic_flags ? -FI_EBADFLAGS : post(port_of(fid)->ep, msg, &extras);
+    return flags & ~atomic_flags ? -FI_EBADFLAGS : post(npu_ep_of(fid), msg, &extras);
 }
 
 static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
@@ -241,7 +236,7 @@ static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
                             .result_desc = result_desc,
                             .result_count = result_count,
                             .flags = flags};
-    return flags & ~atomic_flags ? -FI_EBADFLAGS : post(port_of(fid)->ep, msg, &extras);
+    return flags & ~atomic_flags ? -FI_EBADFLAGS : post(npu_ep_of(fid), msg, &extras);
 }
 
 /* ---- What is offered ---- */

@@ -59,7 +59,8 @@ static void wake(struct npu_cq *cq)
         npu_wait_signal(&cq->hub.wait);
 }
 
-void npu_cq_push(struct npu_cq *cq, const struct npu_completion *completion)
+/* False: it was lost, which has been told. */
+static bool push(struct npu_cq *cq, const struct npu_completion *completion)
 {
     npu_lock(&cq->lock);
     struct npu_completion *slot = next_slot(cq);
@@ -71,6 +72,12 @@ void npu_cq_push(struct npu_cq *cq, const struct npu_completion *completion)
     }
     npu_unlock(&cq->lock);
     wake(cq);
+    return slot != NULL;
+}
+
+void npu_cq_push(struct npu_cq *cq, const struct npu_completion *completion)
+{
+    (void)push(cq, completion);
 }
 
 void npu_cq_push_error(struct npu_cq *cq, const struct npu_cq_error *error)
@@ -82,7 +89,8 @@ void npu_cq_push_error(struct npu_cq *cq, const struct npu_cq_error *error)
     }
     *copy = *error;
     struct npu_completion completion = {.error = copy};
-    npu_cq_push(cq, &completion);
+    if (!push(cq, &completion))
+        free(copy);
 }
 
 /* ---- Reading ---- */

@@ -160,6 +160,16 @@ struct npu_port {
     uint64_t tx_flags, rx_flags; /* default operation flags */
 };
 
+static inline struct npu_port *npu_port_of(struct fid_ep *fid)
+{
+    return hc_container_of(fid, struct npu_port, fid);
+}
+
+/* Operation flags that every call that sends data takes. */
+#define NPU_SEND_FLAGS                                                                                       \
+    (FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |   \
+     FI_DELIVERY_COMPLETE)
+
 struct npu_ep {
     struct npu_port port; /* must stay first */
     struct npu_domain *domain;
@@ -198,7 +208,7 @@ struct npu_ep {
 
 static inline struct npu_ep *npu_ep_of(struct fid_ep *fid)
 {
-    return hc_container_of(fid, struct npu_port, fid)->ep;
+    return npu_port_of(fid)->ep;
 }
 
 int npu_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);

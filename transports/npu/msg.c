@@ -1,13 +1,6 @@
 /* fi_msg(3): turn each call into a struct npu_send or npu_recv. */
 #include "transports/npu/ep.h"
 
-static struct npu_port *port_of(struct fid_ep *fid)
-{
-    return hc_container_of(fid, struct npu_port, fid);
-}
-
-static const uint64_t send_flags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT |
-                                   FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 static const uint64_t recv_flags = FI_COMPLETION | FI_MORE | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE;
 
 static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
@@ -22,7 +15,7 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
         .flags = flags | FI_MSG,
         .context = msg->context,
     };
-    return npu_recv_post(port_of(fid)->ep, &recv);
+    return npu_recv_post(npu_ep_of(fid), &recv);
 }
 
 static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
@@ -33,10 +26,10 @@ static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
         .desc = desc,
         .iov_count = count,
         .addr = src_addr,
-        .flags = port_of(fid)->rx_flags | FI_MSG,
+        .flags = npu_port_of(fid)->rx_flags | FI_MSG,
         .context = context,
     };
-    return npu_recv_post(port_of(fid)->ep, &recv);
+    return npu_recv_post(npu_ep_of(fid), &recv);
 }
 
 static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src_addr,
@@ -48,7 +41,7 @@ static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, f
 
 static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
 {
-    if (hc_unlikely(flags & ~send_flags))
+    if (hc_unlikely(flags & ~NPU_SEND_FLAGS))
         return -FI_EBADFLAGS;
     struct npu_send send = {
         .iov = msg->msg_iov,
@@ -58,7 +51,7 @@ static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
         .flags = flags | FI_MSG,
         .context = msg->context,
     };
-    return npu_send_post(port_of(fid)->ep, msg->addr, &send);
+    return npu_send_post(npu_ep_of(fid), msg->addr, &send);
 }
 
 static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
@@ -68,10 +61,10 @@ static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
         .iov = iov,
         .desc = desc,
         .iov_count = count,
-        .flags = port_of(fid)->tx_flags | FI_MSG,
+        .flags = npu_port_of(fid)->tx_flags | FI_MSG,
         .context = context,
     };
-    return npu_send_post(port_of(fid)->ep, dest_addr, &send);
+    return npu_send_post(npu_ep_of(fid), dest_addr, &send);
 }
 
 static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest_addr,
@@ -90,10 +83,10 @@ static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
         .desc = &desc,
         .iov_count = 1,
         .data = data,
-        .flags = port_of(fid)->tx_flags | FI_MSG | FI_REMOTE_CQ_DATA,
+        .flags = npu_port_of(fid)->tx_flags | FI_MSG | FI_REMOTE_CQ_DATA,
         .context = context,
     };
-    return npu_send_post(port_of(fid)->ep, dest_addr, &send);
+    return npu_send_post(npu_ep_of(fid), dest_addr, &send);
 }
 
 static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest_addr)
@@ -104,7 +97,7 @@ static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
         .iov_count = 1,
         .flags = FI_MSG | FI_INJECT | NPU_SILENT,
     };
-    return npu_send_post(port_of(fid)->ep, dest_addr, &send);
+    return npu_send_post(npu_ep_of(fid), dest_addr, &send);
 }
 
 static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -117,7 +110,7 @@ static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
         .data = data,
         .flags = FI_MSG | FI_INJECT | FI_REMOTE_CQ_DATA | NPU_SILENT,
     };
-    return npu_send_post(port_of(fid)->ep, dest_addr, &send);
+    return npu_send_post(npu_ep_of(fid), dest_addr, &send);
 }
 
 struct fi_ops_msg npu_msg_ops = {

@@ -1,15 +1,9 @@
 /* fi_rma(3): turn each call into a struct npu_rma. */
 #include "transports/npu/rma.h"
 
-static struct npu_port *port_of(struct fid_ep *fid)
-{
-    return hc_container_of(fid, struct npu_port, fid);
-}
-
 static const uint64_t read_flags =
     FI_COMPLETION | FI_MORE | FI_FENCE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_INJECT_COMPLETE;
-static const uint64_t write_flags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_FENCE | FI_INJECT |
-                                    FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+static const uint64_t write_flags = NPU_SEND_FLAGS | FI_FENCE;
 
 static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
 {
@@ -25,7 +19,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uin
         .flags = flags | FI_RMA | FI_READ,
         .context = msg->context,
     };
-    return npu_rma_post(port_of(fid)->ep, msg->addr, &op);
+    return npu_rma_post(npu_ep_of(fid), msg->addr, &op);
 }
 
 static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
@@ -41,10 +35,10 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **des
         .iov_count = (unsigned)count,
         .targets = &target,
         .target_count = 1,
-        .flags = (port_of(fid)->tx_flags & read_flags) | FI_RMA | FI_READ,
+        .flags = (npu_port_of(fid)->tx_flags & read_flags) | FI_RMA | FI_READ,
         .context = context,
     };
-    return npu_rma_post(port_of(fid)->ep, src_addr, &op);
+    return npu_rma_post(npu_ep_of(fid), src_addr, &op);
 }
 
 static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src_addr,
@@ -69,7 +63,7 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, ui
         .flags = flags | FI_RMA | FI_WRITE,
         .context = msg->context,
     };
-    return npu_rma_post(port_of(fid)->ep, msg->addr, &op);
+    return npu_rma_post(npu_ep_of(fid), msg->addr, &op);
 }
 
 /* Everything but writemsg: one range at the target. */
@@ -92,8 +86,8 @@ static ssize_t write_range(struct npu_ep *ep, const struct iovec *iov, void **de
 static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
                           fi_addr_t dest_addr, uint64_t addr, uint64_t key, void *context)
 {
-    struct npu_rma op = {.flags = port_of(fid)->tx_flags, .context = context};
-    return write_range(port_of(fid)->ep, iov, desc, count, dest_addr, addr, key, &op);
+    struct npu_rma op = {.flags = npu_port_of(fid)->tx_flags, .context = context};
+    return write_range(npu_ep_of(fid), iov, desc, count, dest_addr, addr, key, &op);
 }
 
 static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest_addr,
@@ -108,8 +102,8 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
     struct npu_rma op = {
-        .data = data, .flags = port_of(fid)->tx_flags | FI_REMOTE_CQ_DATA, .context = context};
-    return write_range(port_of(fid)->ep, &iov, &desc, 1, dest_addr, addr, key, &op);
+        .data = data, .flags = npu_port_of(fid)->tx_flags | FI_REMOTE_CQ_DATA, .context = context};
+    return write_range(npu_ep_of(fid), &iov, &desc, 1, dest_addr, addr, key, &op);
 }
 
 static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest_addr, uint64_t addr,
@@ -117,7 +111,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
     struct npu_rma op = {.flags = FI_INJECT | NPU_SILENT};
-    return write_range(port_of(fid)->ep, &iov, NULL, 1, dest_addr, addr, key, &op);
+    return write_range(npu_ep_of(fid), &iov, NULL, 1, dest_addr, addr, key, &op);
 }
 
 static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -125,7 +119,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
     struct npu_rma op = {.data = data, .flags = FI_INJECT | FI_REMOTE_CQ_DATA | NPU_SILENT};
-    return write_range(port_of(fid)->ep, &iov, NULL, 1, dest_addr, addr, key, &op);
+    return write_range(npu_ep_of(fid), &iov, NULL, 1, dest_addr, addr, key, &op);
 }
 
 struct fi_ops_rma npu_rma_ops = {

@@ -1,13 +1,6 @@
 /* fi_tagged(3): turn each call into a struct npu_send or npu_recv. */
 #include "transports/npu/ep.h"
 
-static struct npu_port *port_of(struct fid_ep *fid)
-{
-    return hc_container_of(fid, struct npu_port, fid);
-}
-
-static const uint64_t send_flags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT |
-                                   FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 static const uint64_t recv_flags =
     FI_COMPLETION | FI_MORE | FI_TRANSMIT_COMPLETE | FI_PEEK | FI_CLAIM | FI_DISCARD;
 
@@ -25,7 +18,7 @@ static ssize_t tagged_recvmsg(struct fid_ep *fid, const struct fi_msg_tagged *ms
         .flags = flags | FI_TAGGED,
         .context = msg->context,
     };
-    return npu_recv_post(port_of(fid)->ep, &recv);
+    return npu_recv_post(npu_ep_of(fid), &recv);
 }
 
 static ssize_t tagged_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
@@ -38,10 +31,10 @@ static ssize_t tagged_recvv(struct fid_ep *fid, const struct iovec *iov, void **
         .addr = src_addr,
         .tag = tag,
         .ignore = ignore,
-        .flags = (port_of(fid)->rx_flags & ~FI_MULTI_RECV) | FI_TAGGED,
+        .flags = (npu_port_of(fid)->rx_flags & ~FI_MULTI_RECV) | FI_TAGGED,
         .context = context,
     };
-    return npu_recv_post(port_of(fid)->ep, &recv);
+    return npu_recv_post(npu_ep_of(fid), &recv);
 }
 
 static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src_addr,
@@ -53,7 +46,7 @@ static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc
 
 static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-    if (hc_unlikely(flags & ~send_flags))
+    if (hc_unlikely(flags & ~NPU_SEND_FLAGS))
         return -FI_EBADFLAGS;
     struct npu_send send = {
         .iov = msg->msg_iov,
@@ -64,7 +57,7 @@ static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *ms
         .flags = flags | FI_TAGGED,
         .context = msg->context,
     };
-    return npu_send_post(port_of(fid)->ep, msg->addr, &send);
+    return npu_send_post(npu_ep_of(fid), msg->addr, &send);
 }
 
 static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
@@ -75,10 +68,10 @@ static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **
         .desc = desc,
         .iov_count = count,
         .tag = tag,
-        .flags = port_of(fid)->tx_flags | FI_TAGGED,
+        .flags = npu_port_of(fid)->tx_flags | FI_TAGGED,
         .context = context,
     };
-    return npu_send_post(port_of(fid)->ep, dest_addr, &send);
+    return npu_send_post(npu_ep_of(fid), dest_addr, &send);
 }
 
 static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest_addr,
@@ -98,10 +91,10 @@ static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, 
         .iov_count = 1,
         .tag = tag,
         .data = data,
-        .flags = port_of(fid)->tx_flags | FI_TAGGED | FI_REMOTE_CQ_DATA,
+        .flags = npu_port_of(fid)->tx_flags | FI_TAGGED | FI_REMOTE_CQ_DATA,
         .context = context,
     };
-    return npu_send_post(port_of(fid)->ep, dest_addr, &send);
+    return npu_send_post(npu_ep_of(fid), dest_addr, &send);
 }
 
 static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest_addr,
@@ -114,7 +107,7 @@ static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi
         .tag = tag,
         .flags = FI_TAGGED | FI_INJECT | NPU_SILENT,
     };
-    return npu_send_post(port_of(fid)->ep, dest_addr, &send);
+    return npu_send_post(npu_ep_of(fid), dest_addr, &send);
 }
 
 static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -128,7 +121,7 @@ static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len
         .data = data,
         .flags = FI_TAGGED | FI_INJECT | FI_REMOTE_CQ_DATA | NPU_SILENT,
     };
-    return npu_send_post(port_of(fid)->ep, dest_addr, &send);
+    return npu_send_post(npu_ep_of(fid), dest_addr, &send);
 }
 
 struct fi_ops_tagged npu_tagged_ops = {
