@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,15 +40,16 @@ static void block_signals(const sigset_t *awaited, struct hc_guard_signals *old)
     (void)sigaction(SIGCHLD, &standard, NULL); /* ignored, children would vanish unseen */
 }
 
-/* Reap; true when the server itself is among the dead, its wait status then in *server_status. */
-static bool reap(pid_t server, int *server_status)
+/* Reap; true when the keeper itself is among the dead, its wait status, as the server's, then in
+ * *keeper_status. */
+static bool reap(pid_t keeper, int *keeper_status)
 {
     bool ended = false;
     int status = 0;
     pid_t pid = waitpid(-1, &status, WNOHANG);
     while (pid > 0) {
-        if (pid == server) {
-            *server_status = status;
+        if (pid == keeper) {
+            *keeper_status = status;
             ended = true;
         }
         pid = waitpid(-1, &status, WNOHANG);
@@ -62,10 +65,10 @@ static void pass_on(int signal, int control_fd)
         (void)raise(SIGSTOP);
 }
 
-static int watch_server(pid_t server, int control_fd, const sigset_t *awaited)
+static int watch_keeper(pid_t keeper, int control_fd, const sigset_t *awaited)
 {
     int status = 0;
-    while (!reap(server, &status)) {
+    while (!reap(keeper, &status)) {
         int signal = sigwaitinfo(awaited, NULL);
         if (signal > 0 && signal != SIGCHLD)
             pass_on(signal, control_fd);
@@ -84,14 +87,58 @@ static int finish(const struct hc_session *session, int server_status)
     return 128 + WTERMSIG(server_status);
 }
 
-static int serve_in_child(hc_guard_serve_fn *serve, void *context, const int pair[2],
+/* Wait for the server, and end what it leaves: orphans of its ranks are the keeper's children. */
+static int keep(pid_t server, const struct hc_session *session)
+{
+    int status = 0;
+    pid_t ended = waitpid(-1, &status, 0);
+    while (ended != server && (ended > 0 || errno == EINTR))
+        ended = waitpid(-1, &status, 0);
+    hc_reap_all_descendants();
+    hc_session_remove(session); /* the guard may be dead */
+    return status;
+}
+
+/* So that whoever waits for this process sees what it saw. */
+static _Noreturn void end_alike(int status)
+{
+    if (WIFEXITED(status))
+        _exit(WEXITSTATUS(status));
+    static const struct sigaction standard = {.sa_handler = SIG_DFL};
+    static const struct rlimit none = {0};
+    sigset_t all;
+    (void)setrlimit(RLIMIT_CORE, &none); /* the server's is enough */
+    (void)sigaction(WTERMSIG(status), &standard, NULL);
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_UNBLOCK, &all, NULL);
+    (void)raise(WTERMSIG(status));
+    _exit(128 + WTERMSIG(status));
+}
+
+static int serve_in_child(hc_guard_serve_fn *serve, void *context, int control_fd,
                           const struct hc_guard_signals *signals, const struct hc_session *session)
 {
-    (void)close(pair[0]);
     (void)hc_reap_become_subreaper();
-    int code = serve(context, pair[1], signals);
-    hc_session_remove(session); /* the guard may be dead */
+    int code = serve(context, control_fd, signals);
+    hc_session_remove(session); /* the others may be dead */
     return code;
+}
+
+/* The keeper's life; its child is the server. */
+static _Noreturn void keep_server(hc_guard_serve_fn *serve, void *context, int control_fd,
+                                  const struct hc_guard_signals *signals, const struct hc_session *session)
+{
+    (void)hc_reap_become_subreaper();
+    pid_t server = fork();
+    if (server == 0)
+        _exit(serve_in_child(serve, context, control_fd, signals, session));
+    if (server < 0) {
+        hc_log_error("cannot fork: %s", hc_errno_text(errno));
+        _exit(HC_EXIT_LAUNCHER);
+    }
+    (void)close(control_fd);
+    (void)prctl(PR_SET_NAME, "hcomm-keeper", 0, 0, 0);
+    end_alike(keep(server, session));
 }
 
 int hc_guard_run(const struct hc_session *session, hc_guard_serve_fn *serve, void *context)
@@ -108,16 +155,18 @@ int hc_guard_run(const struct hc_session *session, hc_guard_serve_fn *serve, voi
         hc_log_error("socketpair: %s", hc_errno_text(errno));
         return HC_EXIT_LAUNCHER;
     }
-    pid_t server = fork();
-    if (server == 0)
-        _exit(serve_in_child(serve, context, pair, &signals, session));
+    pid_t keeper = fork();
+    if (keeper == 0) {
+        (void)close(pair[0]);
+        keep_server(serve, context, pair[1], &signals, session);
+    }
     (void)close(pair[1]);
-    if (server < 0) {
+    if (keeper < 0) {
         hc_log_error("cannot fork: %s", hc_errno_text(errno));
         hc_session_remove(session);
         return HC_EXIT_LAUNCHER;
     }
     hc_session_sweep();
-    int status = watch_server(server, pair[0], &awaited);
+    int status = watch_keeper(keeper, pair[0], &awaited);
     return finish(session, status);
 }

@@ -1,8 +1,10 @@
 /*
- * Two processes make hcommrun. The guard is the one the user started: it takes the signals, passes them on,
- * and waits. Its child, the server, runs the job. Whichever of them is killed, the other one ends all ranks
- * and removes the session directory: the server sees the control socket close, the guard sees its child end.
- * Ranks die with the server also when both are killed at once (PR_SET_PDEATHSIG).
+ * Three processes make hcommrun. The guard is the one the user started: it takes the signals, passes them on,
+ * and waits. The server runs the job. Between them stands the keeper, which only waits. Whichever of them is
+ * killed, the others end all ranks and whatever those have started, and remove the session directory: the
+ * server sees the control socket close, the guard and the keeper see their child end. The keeper has
+ * another name, so that a `killall -9 hcommrun` spares it. Ranks die with the server also when all three are
+ * killed at once (PR_SET_PDEATHSIG), but not their children.
  */
 #ifndef HC_LAUNCHER_GUARD_H
 #define HC_LAUNCHER_GUARD_H

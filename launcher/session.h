@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <sys/types.h>
 
-/* Lives in memory that both processes of hcommrun share: whichever survives the other removes the directory.
+/* Lives in memory that the processes of hcommrun share: whichever survives the others removes the directory.
  */
 struct hc_session {
     char path[PATH_MAX]; /* empty: not made */

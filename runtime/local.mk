@@ -27,6 +27,7 @@ libhcbase_la_SOURCES = \
 # libhcrt: everything the shared library holds; tests link it to reach internals.
 noinst_LTLIBRARIES += libhcrt.la
 libhcrt_la_SOURCES =
+libhcrt_la_CPPFLAGS = $(AM_CPPFLAGS)
 libhcrt_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS) $(LIBFABRIC_CFLAGS) $(HWLOC_CFLAGS)
 libhcrt_la_LIBADD = libhcbase.la $(PMIX_LIBS) $(HWLOC_LIBS) -ldl -lpthread
 

@@ -2,8 +2,8 @@
 # shellcheck shell=sh disable=SC2034,SC2086
 
 packages_build="gcc g++ make autoconf automake libtool pkg-config libpmix-dev libfabric-dev libhwloc-dev scdoc"
-packages_test="libcriterion-dev clang libclang-rt-14-dev libfabric-bin openmpi-bin libopenmpi-dev mpich slurm-wlm
-    munge iproute2 procps psmisc python3 valgrind xz-utils"
+packages_test="libcriterion-dev clang libclang-rt-14-dev libfabric-bin openmpi-bin libopenmpi-dev mpich libmpich-dev
+    slurm-wlm munge iproute2 procps psmisc python3 valgrind strace ucx-utils gnuplot-nox xz-utils"
 packages_verbs="qemu-system-x86 cpio busybox-static kmod rdma-core ibverbs-utils ibverbs-providers rdmacm-utils"
 
 say() {

@@ -20,7 +20,8 @@ static const struct section sections[] = {
     {"version", "Versions", "hcomm, PMIx client and server, hwloc, libfabric", fill_versions, NULL},
     {"config", "Settings", "every setting: type, range, default, current value and where it is from",
      fill_config, NULL},
-    {"transports", "Transports", "what can move bytes here, what cannot, and why", fill_transports, NULL},
+    {"transports", "Transports", "what can move bytes here, what cannot, and why", fill_transports,
+     print_thresholds},
     {"topology", "Topology", "where the ranks of the job run and how they are reached (under hcommrun)",
      fill_topology, print_topology_tree},
     {"devices", "Devices", "NPUs that this process sees, and the library that tells", fill_devices,
@@ -59,7 +60,7 @@ static int parse_options(int argc, char **argv, struct options *options)
         table[i] = (struct option){sections[i].option, no_argument, NULL, i};
     bool any = false;
     opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, "+", table, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "+h", table, NULL)) != -1;) {
         if (option == '?') {
             (void)fprintf(stderr, "hcomm_info: '%s' is not an option; hcomm_info --help lists them\n",
                           argv[optind - 1]);
@@ -69,7 +70,7 @@ static int parse_options(int argc, char **argv, struct options *options)
             options->chosen[i] = options->chosen[i] || option == i || option == ALL;
         any = any || option <= ALL;
         options->json = options->json || option == JSON;
-        options->help = options->help || option == HELP;
+        options->help = options->help || option == HELP || option == 'h';
     }
     if (optind < argc) {
         (void)fprintf(stderr, "hcomm_info: unexpected argument '%s'; hcomm_info --help lists the options\n",
@@ -95,12 +96,12 @@ static hcomm_status_t print_section_text(hcomm_handle_t hcomm, const struct sect
     if (with_title)
         (void)printf("%s\n", section->title);
     hcomm_status_t status = section->print_extra ? section->print_extra(hcomm, stdout) : HCOMM_OK;
-    if (status == HCOMM_OK && section->print_extra)
-        (void)printf("\n");
     if (status == HCOMM_OK)
         status = section->fill(hcomm, &table);
-    if (status == HCOMM_OK)
+    if (status == HCOMM_OK && table.num_rows) {
+        (void)printf("%s", section->print_extra ? "\n" : "");
         table_print_text(&table, stdout);
+    }
     if (with_title)
         (void)printf("\n");
     table_fini(&table);

@@ -33,10 +33,11 @@ hcomm_status_t fill_config(hcomm_handle_t hcomm, struct table *table)
 hcomm_status_t fill_transports(hcomm_handle_t hcomm, struct table *table)
 {
     static const struct column columns[] = {
-        {"name", false},          {"device", false}, {"usable", false}, {"latency_us", true},
-        {"bandwidth_mb_s", true}, {"reason", false}, {NULL, false},
+        {"name", false},          {"device", false}, {"usable", false},     {"latency_us", true},
+        {"bandwidth_mb_s", true}, {"reason", false}, {"thresholds", false}, {NULL, false},
     };
     table_init(table, "transports", columns);
+    table->text_columns--; /* text tells thresholds in lines of their own */
     hcomm_transport_info_t info;
     hcomm_status_t status = hcomm_transport_get(hcomm, 0, &info);
     for (unsigned i = 0; status == HCOMM_OK; status = hcomm_transport_get(hcomm, ++i, &info)) {
@@ -44,7 +45,30 @@ hcomm_status_t fill_transports(hcomm_handle_t hcomm, struct table *table)
         (void)snprintf(latency, sizeof(latency), "%.2f", info.latency * 1e6);
         (void)snprintf(bandwidth, sizeof(bandwidth), "%.0f", info.bandwidth / 1e6);
         table_add(table, (const char *const[]){info.name, info.device, info.usable ? "yes" : "no", latency,
-                                               bandwidth, info.reason});
+                                               bandwidth, info.reason, info.thresholds});
+    }
+    return status == HCOMM_ERR_INVALID ? HCOMM_OK : status; /* invalid: past the last */
+}
+
+/* Clauses, each on a line of its own. */
+static void print_clauses(const char *text, FILE *out)
+{
+    static const char separator[] = "; ";
+    for (const char *end; (end = strstr(text, separator)); text = end + strlen(separator))
+        (void)fprintf(out, "    %.*s\n", (int)(end - text), text);
+    (void)fprintf(out, "    %s\n", text);
+}
+
+hcomm_status_t print_thresholds(hcomm_handle_t hcomm, FILE *out)
+{
+    hcomm_transport_info_t info;
+    hcomm_status_t status = hcomm_transport_get(hcomm, 0, &info);
+    (void)fprintf(out, "which way messages go, by bytes of payload:\n");
+    for (unsigned i = 0; status == HCOMM_OK; status = hcomm_transport_get(hcomm, ++i, &info)) {
+        if (!*info.thresholds)
+            continue;
+        (void)fprintf(out, "  %s%s%s\n", info.name, *info.device ? " on " : "", info.device);
+        print_clauses(info.thresholds, out);
     }
     return status == HCOMM_ERR_INVALID ? HCOMM_OK : status; /* invalid: past the last */
 }

@@ -14,6 +14,8 @@ hcomm_status_t fill_counters(hcomm_handle_t hcomm, struct table *table);
 hcomm_status_t fill_devices(hcomm_handle_t hcomm, struct table *table);
 hcomm_status_t fill_topology(hcomm_handle_t hcomm, struct table *table);
 
+/* From which sizes on the usable transports send messages which way, and how that is chosen. */
+hcomm_status_t print_thresholds(hcomm_handle_t hcomm, FILE *out);
 /* Where the devices come from, or why there are none. */
 hcomm_status_t print_device_library(hcomm_handle_t hcomm, FILE *out);
 /* Hosts, their NUMA nodes, and the ranks on them, drawn as a tree. */

@@ -9,6 +9,7 @@ void table_init(struct table *table, const char *name, const struct column *colu
     *table = (struct table){.name = name, .columns = columns};
     while (columns[table->num_columns].name)
         table->num_columns++;
+    table->text_columns = table->num_columns;
 }
 
 static void out_of_memory(void)
@@ -59,11 +60,11 @@ static void print_cell(const struct table *table, size_t column, int width, cons
 {
     if (table->columns[column].number)
         (void)fprintf(out, "%*s", width, text);
-    else if (column + 1 == table->num_columns)
+    else if (column + 1 == table->text_columns)
         (void)fputs(text, out);
     else
         (void)fprintf(out, "%-*s", width, text);
-    (void)fputs(column + 1 == table->num_columns ? "\n" : "  ", out);
+    (void)fputs(column + 1 == table->text_columns ? "\n" : "  ", out);
 }
 
 void table_print_text(const struct table *table, FILE *out)
@@ -71,12 +72,12 @@ void table_print_text(const struct table *table, FILE *out)
     int *widths = calloc(table->num_columns, sizeof(widths[0]));
     if (!widths)
         out_of_memory();
-    for (size_t i = 0; i < table->num_columns; i++)
+    for (size_t i = 0; i < table->text_columns; i++)
         widths[i] = column_width(table, i);
-    for (size_t i = 0; i < table->num_columns; i++)
+    for (size_t i = 0; i < table->text_columns; i++)
         print_cell(table, i, widths[i], table->columns[i].name, out);
     for (size_t row = 0; row < table->num_rows; row++)
-        for (size_t i = 0; i < table->num_columns; i++)
+        for (size_t i = 0; i < table->text_columns; i++)
             print_cell(table, i, widths[i], cell(table, row, i), out);
     free(widths);
 }

@@ -15,13 +15,14 @@ struct table {
     const char *name;             /* of the section */
     const struct column *columns; /* ended by a NULL name */
     size_t num_columns, num_rows, room;
+    size_t text_columns; /* the first ones, which text shows; JSON shows all */
     char **cells; /* row by row; owned */
 };
 
 void table_init(struct table *table, const char *name, const struct column *columns);
 /* Append a row of num_columns texts, which are copied. Ends the program when memory is exhausted. */
 void table_add(struct table *table, const char *const *cells);
-/* Heading and rows in columns as wide as their widest cell; the last one is not padded. */
+/* Heading and rows, text_columns of them, in columns as wide as their widest cell; the last one is not padded. */
 void table_print_text(const struct table *table, FILE *out);
 /* "name": [{"column": "cell", …}, …] without a trailing comma or newline. */
 void table_print_json(const struct table *table, FILE *out);

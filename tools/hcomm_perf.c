@@ -9,16 +9,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A wait of the looking-on ranks lasts as long as a measured point. */
 enum { PERF_TIMEOUT_MS = 300000 };
 enum { TRANSPORTS_MAX = 256 };
 
 const struct perf_test *const perf_tests[] = {
-    &perf_test_latency,      &perf_test_multi_lat,        &perf_test_bw,
-    &perf_test_bibw,         &perf_test_mbw_mr,           &perf_test_one_to_many,
-    &perf_test_many_to_one,  &perf_test_barrier,          &perf_test_overlap,
-    &perf_test_match_posted, &perf_test_match_unexpected, NULL,
+    &perf_test_latency,
+    &perf_test_multi_lat,
+    &perf_test_bw,
+    &perf_test_bibw,
+    &perf_test_mbw_mr,
+    &perf_test_one_to_many,
+    &perf_test_many_to_one,
+    &perf_test_barrier,
+    &perf_test_overlap,
+    &perf_test_match_posted,
+    &perf_test_match_unexpected,
+    &perf_test_match_rate,
+    NULL,
 };
 
 void perf_die(const struct perf *perf, const char *format, ...)
@@ -143,8 +153,10 @@ static int check_fit(const struct perf *perf)
         if (!reason)
             continue;
         if (perf->rank == 0)
-            (void)fprintf(stderr, "hcomm_perf: %s does not run with a job of %d: it %s\n", options->tests[i]->name,
-                          perf->ranks, reason);
+            (void)fprintf(stderr, "hcomm_perf: %s does not run with a job of %d: it %s\n",
+                          options->tests[i]->name, perf->ranks, reason);
+        else
+            (void)sleep(PERF_AFTER_RANK_0_S);
         return PERF_EXIT_USAGE;
     }
     return PERF_EXIT_OK;
@@ -157,6 +169,7 @@ static int run_context(const struct perf_options *options, const char *transport
     hcomm_config_t config = {.mode = options->mode,
                              .transports = transports,
                              .timeout_ms = PERF_TIMEOUT_MS,
+                             .device_id = perf_memory_device(options),
                              .progress_thread = thread ? HCOMM_SWITCH_ON : HCOMM_SWITCH_OFF};
     perf_must(&perf, hcomm_init(&perf.hcomm, &config), "start");
     perf_must(&perf, hcomm_get_config(perf.hcomm, &config), "settings");
@@ -212,7 +225,8 @@ int main(int argc, char **argv)
         return code < 0 ? PERF_EXIT_OK : code;
     if (options.pin)
         pin_rank(&options);
-    perf_output_start(&options);
+    if (!perf_output_start(&options))
+        return PERF_EXIT_FAILED;
     code = run_transports(&options);
     if (!perf_output_end(&options) && code == PERF_EXIT_OK)
         code = PERF_EXIT_FAILED;

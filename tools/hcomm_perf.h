@@ -6,12 +6,13 @@
  *     hcomm_perf_output.c    table, CSV, JSON, the progress line
  *     hcomm_perf_plot.c      --plot, through gnuplot
  *     hcomm_perf_case.c      one measured point: buffers, warm-up, how often, the clock, sums over ranks
+ *     hcomm_perf_memory.c    --memory: what buffers are made of
  *     hcomm_perf_check.c     --check: patterns and their verification
  *     hcomm_perf_latency.c   latency, multi_lat
  *     hcomm_perf_stream.c    bw, bibw, mbw_mr, one_to_many, many_to_one
  *     hcomm_perf_barrier.c   barrier
  *     hcomm_perf_overlap.c   overlap
- *     hcomm_perf_match.c     match_posted, match_unexpected
+ *     hcomm_perf_match.c     match_posted, match_unexpected, match_rate
  *
  * Every rank runs the same code through the same points in the same order; ranks without a part in a test
  * have no peer, and loops that do nothing. Any failure ends the whole job: a benchmark has nothing to save.
@@ -30,9 +31,12 @@
 enum { PERF_TAG_DATA = 100, PERF_TAG_ACK = 101, PERF_TAG_CONTROL = 102, PERF_TAG_QUEUE = 1000 };
 enum { PERF_COLUMNS_MAX = 5, PERF_TESTS_MAX = 16 };
 enum { PERF_EXIT_OK = 0, PERF_EXIT_FAILED = 1, PERF_EXIT_USAGE = 2 };
+/* For ranks that leave a complaint to rank 0: the launcher ends the job with the first that leaves. */
+enum { PERF_AFTER_RANK_0_S = 2 };
 
 enum perf_format { PERF_FORMAT_TABLE, PERF_FORMAT_CSV, PERF_FORMAT_JSON };
-enum perf_memory { PERF_MEMORY_MALLOC, PERF_MEMORY_HCOMM };
+enum perf_memory { PERF_MEMORY_MALLOC, PERF_MEMORY_HCOMM, PERF_MEMORY_DEVICE };
+extern const char *const perf_memory_names[]; /* by enum perf_memory, NULL at the end */
 enum perf_thread { PERF_THREAD_AS_TEST, PERF_THREAD_OFF, PERF_THREAD_ON, PERF_THREAD_BOTH };
 
 struct perf_range {
@@ -56,6 +60,8 @@ struct perf_options {
     hcomm_mode_t mode;
     enum perf_thread thread;
     enum perf_memory memory;
+    bool device_computes; /* overlap: the processor is free meanwhile */
+    double compute_times; /* overlap: computing takes that many times as long as the transfer */
     size_t footprint;     /* bytes that successive messages walk through; 0: always the same buffer */
     bool pin;             /* to one processor per rank */
     const char *pin_list; /* processors in rank order; NULL: those allowed, in order */
@@ -90,7 +96,7 @@ struct perf_test {
 
 extern const struct perf_test perf_test_latency, perf_test_multi_lat, perf_test_bw, perf_test_bibw,
     perf_test_mbw_mr, perf_test_one_to_many, perf_test_many_to_one, perf_test_barrier, perf_test_overlap,
-    perf_test_match_posted, perf_test_match_unexpected;
+    perf_test_match_posted, perf_test_match_unexpected, perf_test_match_rate;
 extern const struct perf_test *const perf_tests[]; /* all, NULL at the end */
 
 /* A context under measurement. */
@@ -158,15 +164,28 @@ void perf_die(const struct perf *perf, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
 /* Rank 0 prints; the others' calls do nothing. */
-void perf_output_start(const struct perf_options *options);
+/* False when the plot that is asked for cannot be drawn; says why. */
+bool perf_output_start(const struct perf_options *options);
 void perf_output_row(struct perf *perf, size_t x, const double *values);
 void perf_output_progress(const struct perf *perf, size_t x);
 /* False when the plot that was asked for could not be drawn; says why. */
 bool perf_output_end(const struct perf_options *options);
 
 /* The plot: one chart per test, one curve per transport and progress thread, of each test's first column. */
+/* Whether gnuplot is there, and path can be written; says what is wrong. */
+bool perf_plot_is_possible(const char *path);
 void perf_plot_add(const struct perf *perf, size_t x, double value);
 bool perf_plot_draw(const char *path);
+
+/*
+ * Buffers of the chosen kind, cleared; and copies into and out of them, which the processor cannot always
+ * reach. device: the setting device_id that the kind asks for.
+ */
+char *perf_memory_take(const struct perf *perf, size_t size);
+void perf_memory_give(const struct perf *perf, char *memory);
+void perf_memory_clear(const struct perf *perf, char *memory, size_t size);
+void perf_memory_copy(const struct perf *perf, char *to, const char *from, size_t size);
+int perf_memory_device(const struct perf_options *options);
 
 /*
  * Prepares a point of `size` bytes with peer (or HCOMM_RANK_NULL): buffers of the chosen kind, touched, and
@@ -181,6 +200,9 @@ void perf_case_fini(struct perf_case *point);
 double perf_case_time(struct perf_case *point, perf_loop_fn loop);
 /* Iterations of a pass whose iterations are slow, where a test fixes their number itself. */
 uint64_t perf_case_few(const struct perf_case *point, uint64_t most);
+/* An iteration is a window of messages: unless the command line says how many, fewer do than of a ping-pong.
+ */
+void perf_case_windows(struct perf_case *point);
 
 /* Collective over the world: rank 0 learns least, greatest and mean of the values given. */
 struct perf_sum {

@@ -5,8 +5,6 @@
 #include "hcomm_perf.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* Up to this size a message is cheap enough for many iterations. */
 enum { SMALL_MAX = 8192 };
@@ -18,36 +16,12 @@ static size_t rounded(size_t size, size_t to)
     return (size + to - 1) / to * to;
 }
 
-/* Page-aligned, as the other benchmarks of the kind do, or as hcomm gives it. */
-static char *take_memory(const struct perf *perf, size_t size)
-{
-    void *memory = NULL;
-    if (perf->options->memory == PERF_MEMORY_HCOMM)
-        memory = hcomm_alloc_host_mem(perf->hcomm, size);
-    else if (posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), size) != 0)
-        memory = NULL;
-    if (!memory)
-        perf_die(perf, "no memory for a buffer of %zu bytes: %s", size,
-                 perf->options->memory == PERF_MEMORY_HCOMM ? hcomm_error_detail()
-                                                            : "the system has no room");
-    memset(memory, 0, size); /* pages are there, and near this rank */
-    return memory;
-}
-
-static void give_memory(const struct perf *perf, char *memory)
-{
-    if (perf->options->memory == PERF_MEMORY_HCOMM)
-        perf_must(perf, hcomm_free_host_mem(perf->hcomm, memory), "giving a buffer back");
-    else
-        free(memory);
-}
-
 static void walk_init(const struct perf *perf, struct perf_walk *walk, size_t size)
 {
     size_t stride = rounded(size ? size : 1, 64);
     size_t slots = perf->options->footprint / stride;
     *walk = (struct perf_walk){.stride = stride, .slots = slots ? slots : 1};
-    walk->base = take_memory(perf, stride * walk->slots);
+    walk->base = perf_memory_take(perf, stride * walk->slots);
 }
 
 void perf_case_init(struct perf *perf, struct perf_case *point, size_t size, int peer, bool first)
@@ -75,8 +49,17 @@ void perf_case_init(struct perf *perf, struct perf_case *point, size_t size, int
 void perf_case_fini(struct perf_case *point)
 {
     free(point->requests);
-    give_memory(point->perf, point->recv.base);
-    give_memory(point->perf, point->send.base);
+    perf_memory_give(point->perf, point->recv.base);
+    perf_memory_give(point->perf, point->send.base);
+}
+
+void perf_case_windows(struct perf_case *point)
+{
+    const struct perf_options *options = point->perf->options;
+    if (options->iterations == 0)
+        point->iterations /= 10;
+    if (!options->warmup_given)
+        point->warmup /= 10;
 }
 
 uint64_t perf_case_few(const struct perf_case *point, uint64_t most)

@@ -1,14 +1,15 @@
 /*
  * match_posted, match_unexpected: what a long queue costs. The queue holds receives (or unexpected messages)
  * of other tags; then a ping-pong of 8 bytes goes past it, received from the exact source and from any.
- * Filling it, and emptying it in the reverse order, tells what finding the last entry costs.
+ * Filling it, and emptying it in the reverse order, tells what finding the last entry costs. match_rate: how
+ * many messages go past it, in windows, received by source and tag, and by any source and any tag.
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "hcomm_perf.h"
 
 #include <stdlib.h>
 
-enum { PING_SIZE = 8, PINGS = 2000 };
+enum { PING_SIZE = 8, PINGS = 2000, ACK_SIZE = 4 };
 
 struct queue {
     struct perf *perf;
@@ -139,6 +140,85 @@ static void match_unexpected_point(struct perf *perf, size_t length)
     match_point(perf, length, unexpected_fill, unexpected_empty);
 }
 
+static hcomm_status_t start_window(struct perf_case *point, int source, int tag)
+{
+    struct perf *perf = point->perf;
+    hcomm_status_t status = HCOMM_OK;
+    for (size_t i = 0; i < point->window && status == HCOMM_OK; i++)
+        status = point->first ? hcomm_isend(perf_walk_next(&point->send), point->size, point->peer,
+                                            PERF_TAG_DATA, perf->world, &point->requests[i])
+                              : hcomm_irecv(perf_walk_next(&point->recv), point->size, source, tag,
+                                            perf->world, &point->requests[i]);
+    return status;
+}
+
+static hcomm_status_t acknowledge(struct perf_case *point)
+{
+    char ack[ACK_SIZE] = {0};
+    hcomm_comm_t world = point->perf->world;
+    return point->first ? hcomm_recv(ack, sizeof(ack), point->peer, PERF_TAG_ACK, world, NULL)
+                        : hcomm_send(ack, sizeof(ack), point->peer, PERF_TAG_ACK, world);
+}
+
+/* From rank 1 to rank 0, where the queue stands; as bw has them. */
+static void windows(struct perf_case *point, uint64_t iterations, int source, int tag)
+{
+    for (uint64_t i = 0; i < iterations && point->peer >= 0; i++) {
+        hcomm_status_t status = start_window(point, source, tag);
+        if (status == HCOMM_OK)
+            status = hcomm_waitall(point->window, point->requests, NULL);
+        if (status == HCOMM_OK)
+            status = acknowledge(point);
+        perf_must(point->perf, status, "a window past the queue");
+    }
+}
+
+static void exact_windows(struct perf_case *point, uint64_t iterations)
+{
+    windows(point, iterations, point->peer, PERF_TAG_DATA);
+}
+
+static void wildcard_windows(struct perf_case *point, uint64_t iterations)
+{
+    windows(point, iterations, HCOMM_ANY_SOURCE, HCOMM_ANY_TAG);
+}
+
+/* Messages per second. */
+static double rate(struct perf *perf, perf_loop_fn loop)
+{
+    struct perf_case point;
+    int peer = perf->rank < 2 ? 1 - perf->rank : HCOMM_RANK_NULL;
+    perf_case_init(perf, &point, PING_SIZE, peer, perf->rank == 1);
+    perf_case_windows(&point);
+    perf_check_fill(&point);
+    double seconds = perf_case_time(&point, loop);
+    if (perf->rank == 0)
+        perf_check_verify(&point, peer);
+    double messages = (double)(point.iterations * point.window);
+    perf_case_fini(&point);
+    return messages / seconds;
+}
+
+static void match_rate_point(struct perf *perf, size_t length)
+{
+    double values[2];
+    struct queue queue = {.perf = perf, .peer = 1 - perf->rank, .owner = perf->rank == 0, .length = length};
+    bool has_part = perf->rank < 2 && length > 0;
+    if (has_part) {
+        queue.requests = calloc(length, sizeof(queue.requests[0]));
+        if (!queue.requests)
+            perf_die(perf, "no memory for a queue of %zu", length);
+        posted_fill(&queue);
+    }
+    values[0] = rate(perf, exact_windows);
+    values[1] = rate(perf, wildcard_windows);
+    if (has_part)
+        posted_empty(&queue);
+    free(queue.requests);
+    perf_barrier(perf);
+    perf_output_row(perf, length, values);
+}
+
 const struct perf_test perf_test_match_posted = {
     .name = "match_posted",
     .help = "8-byte latency past a queue of posted receives, and the queue's cost per entry",
@@ -155,4 +235,13 @@ const struct perf_test perf_test_match_unexpected = {
     .min_ranks = 2,
     .columns = {{"exact", "us", 3}, {"any_source", "us", 3}, {"fill", "us", 3}, {"empty", "us", 3}},
     .point = match_unexpected_point,
+};
+
+const struct perf_test perf_test_match_rate = {
+    .name = "match_rate",
+    .help = "8-byte message rate past a queue of posted receives, also into wildcards",
+    .axis = PERF_AXIS_QUEUE,
+    .min_ranks = 2,
+    .columns = {{"exact", "msg/s", 0}, {"any", "msg/s", 0}},
+    .point = match_rate_point,
 };

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { COUNT_MAX = 1000000000, WINDOW_MAX = 65536, QUEUE_MAX = 10000000, TRANSPORTS_LENGTH_MAX = 255 };
 static const size_t size_limit = (size_t)1 << 40;
@@ -37,8 +38,10 @@ unsigned perf_rank_hint(void)
 /* One line, from rank 0 only: all ranks read the same command line. */
 __attribute__((format(printf, 1, 2))) static int usage_error(const char *format, ...)
 {
-    if (perf_rank_hint() != 0)
+    if (perf_rank_hint() != 0) {
+        (void)sleep(PERF_AFTER_RANK_0_S);
         return PERF_EXIT_USAGE;
+    }
     va_list arguments;
     (void)fputs("hcomm_perf: ", stderr);
     va_start(arguments, format);
@@ -183,12 +186,24 @@ static const char *apply_thread(struct perf_options *options, const char *word)
 
 static const char *apply_memory(struct perf_options *options, const char *word)
 {
-    static const char *const words[] = {"malloc", "hcomm", NULL};
-    int i = find_word(words, word);
+    int i = find_word(perf_memory_names, word);
     if (i < 0)
-        return "choose malloc or hcomm";
+        return "choose malloc, hcomm or device";
     options->memory = (enum perf_memory)i;
     return NULL;
+}
+
+static const char *apply_compute(struct perf_options *options, const char *word)
+{
+    bool cpu = strncmp(word, "cpu", 3) == 0, device = strncmp(word, "device", 6) == 0;
+    const char *times = word + (device ? 6 : cpu ? 3 : 0);
+    char *end = NULL;
+    options->device_computes = device;
+    options->compute_times = *times == ':' ? strtod(times + 1, &end) : 1;
+    bool known = (cpu || device) && (*times == '\0' || (end && end != times + 1 && *end == '\0'));
+    return known && options->compute_times > 0 && options->compute_times <= 1000
+               ? NULL
+               : "choose cpu or device, and perhaps how many times the transfer, like device:2";
 }
 
 static const char *apply_footprint(struct perf_options *options, const char *word)
@@ -242,7 +257,10 @@ static const struct option_entry entries[] = {
      apply_transports},
     {0, "mode", "MODE", "auto, small (gather small messages) or large (no eager messages)", apply_mode},
     {0, "progress-thread", "WHEN", "off, on or both; by default off, and both for overlap", apply_thread},
-    {0, "memory", "KIND", "malloc (pages of the system) or hcomm (hcomm_alloc_host_mem)", apply_memory},
+    {0, "memory", "KIND", "malloc (pages of the system), hcomm (hcomm_alloc_host_mem) or device",
+     apply_memory},
+    {0, "compute", "WHERE[:X]", "overlap: on the cpu or, while that is free, a device; X times the transfer",
+     apply_compute},
     {0, "footprint", "BYTES", "walk through that many bytes, so that caches do not hold the data",
      apply_footprint},
     {0, "queue", "MIN:MAX", "queue lengths of match_*, times ten from MIN (1:100000)", apply_queue},
@@ -401,7 +419,7 @@ static int read_tests(int argc, char **argv, struct perf_options *options)
 
 int perf_options_read(int argc, char **argv, struct perf_options *options)
 {
-    *options = (struct perf_options){.window = 64, .queues = {.min = 1, .max = 100000}};
+    *options = (struct perf_options){.window = 64, .compute_times = 1, .queues = {.min = 1, .max = 100000}};
     int code = read_options(argc, argv, options);
     return code == PERF_EXIT_OK ? read_tests(argc, argv, options) : code;
 }

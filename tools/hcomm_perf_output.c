@@ -28,11 +28,6 @@ static const char *mode_name(hcomm_mode_t mode)
     return names[mode];
 }
 
-static const char *memory_name(enum perf_memory memory)
-{
-    return memory == PERF_MEMORY_HCOMM ? "hcomm" : "malloc";
-}
-
 static size_t num_columns(const struct perf_test *test)
 {
     size_t n = 0;
@@ -41,23 +36,27 @@ static size_t num_columns(const struct perf_test *test)
     return n;
 }
 
-void perf_output_start(const struct perf_options *options)
+bool perf_output_start(const struct perf_options *options)
 {
     last_output = perf_now();
     if (perf_rank_hint() != 0)
-        return;
+        return true;
+    if (options->plot && !perf_plot_is_possible(options->plot))
+        return false;
     if (options->format == PERF_FORMAT_CSV)
         (void)puts("test,transport,mode,memory,progress_thread,ranks,axis,x,measure,unit,value");
     if (options->format == PERF_FORMAT_JSON)
         (void)fputs("[", stdout);
+    return true;
 }
 
 static void print_header(const struct perf *perf)
 {
     const struct perf_test *test = perf->test;
     (void)printf("# %s: %s, %d ranks, mode %s, memory %s, progress thread %s\n%12s", test->name,
-                 perf->transport, perf->ranks, mode_name(perf->mode), memory_name(perf->options->memory),
-                 perf->thread ? "on" : "off", axis_name(test->axis));
+                 perf->transport, perf->ranks, mode_name(perf->mode),
+                 perf_memory_names[perf->options->memory], perf->thread ? "on" : "off",
+                 axis_name(test->axis));
     for (size_t i = 0; i < num_columns(test); i++) {
         char title[32];
         (void)snprintf(title, sizeof(title), "%s %s", test->columns[i].name, test->columns[i].unit);
@@ -81,9 +80,9 @@ static void print_csv(const struct perf *perf, size_t x, const double *values)
     const struct perf_test *test = perf->test;
     for (size_t i = 0; i < num_columns(test); i++)
         (void)printf("%s,%s,%s,%s,%s,%d,%s,%zu,%s,%s,%.6g\n", test->name, perf->transport,
-                     mode_name(perf->mode), memory_name(perf->options->memory), perf->thread ? "on" : "off",
-                     perf->ranks, axis_name(test->axis), x, test->columns[i].name, test->columns[i].unit,
-                     values[i]);
+                     mode_name(perf->mode), perf_memory_names[perf->options->memory],
+                     perf->thread ? "on" : "off", perf->ranks, axis_name(test->axis), x,
+                     test->columns[i].name, test->columns[i].unit, values[i]);
 }
 
 /* Transport names hold no character that JSON or CSV would quote. */
@@ -93,7 +92,7 @@ static void print_json(const struct perf *perf, size_t x, const double *values)
     (void)printf("%s\n {\"test\": \"%s\", \"transport\": \"%s\", \"mode\": \"%s\", \"memory\": \"%s\", "
                  "\"progress_thread\": %s, \"ranks\": %d, \"axis\": \"%s\", \"x\": %zu, \"measures\": {",
                  rows ? "," : "", test->name, perf->transport, mode_name(perf->mode),
-                 memory_name(perf->options->memory), perf->thread ? "true" : "false", perf->ranks,
+                 perf_memory_names[perf->options->memory], perf->thread ? "true" : "false", perf->ranks,
                  axis_name(test->axis), x);
     for (size_t i = 0; i < num_columns(test); i++)
         (void)printf("%s\"%s\": {\"value\": %.6g, \"unit\": \"%s\"}", i ? ", " : "", test->columns[i].name,

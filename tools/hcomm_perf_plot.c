@@ -120,13 +120,22 @@ static void write_script(FILE *out, const char *path)
     (void)fputs("unset multiplot\nunset output\n", out);
 }
 
-bool perf_plot_draw(const char *path)
+bool perf_plot_is_possible(const char *path)
 {
-    FILE *image = fopen(path, "w"); /* gnuplot draws on standard output where it cannot */
-    if (!image || fclose(image) != 0) {
-        (void)fprintf(stderr, "hcomm_perf: --plot: cannot write '%s': %m\n", path);
+    if (system("command -v gnuplot >/dev/null") != 0) {
+        (void)fprintf(stderr,
+                      "hcomm_perf: --plot: there is no gnuplot in PATH: install the package gnuplot\n");
         return false;
     }
+    FILE *image = fopen(path, "a"); /* what is there stays until there is something to draw */
+    if (image && fclose(image) == 0)
+        return true;
+    (void)fprintf(stderr, "hcomm_perf: --plot: cannot write '%s': %m\n", path);
+    return false;
+}
+
+bool perf_plot_draw(const char *path)
+{
     (void)signal(SIGPIPE, SIG_IGN); /* a gnuplot that ends early shows in its exit code */
     FILE *gnuplot = popen("gnuplot", "w");
     if (gnuplot)
@@ -135,8 +144,6 @@ bool perf_plot_draw(const char *path)
     free(points);
     points = NULL;
     if (status != 0)
-        (void)fprintf(stderr,
-                      "hcomm_perf: --plot: gnuplot did not draw '%s'; is the package gnuplot installed?\n",
-                      path);
+        (void)fprintf(stderr, "hcomm_perf: --plot: gnuplot did not draw '%s'\n", path);
     return status == 0;
 }

@@ -79,19 +79,9 @@ static void both_ways(struct perf_case *point, uint64_t iterations)
     }
 }
 
-/* A window is worth many messages: fewer iterations than a ping-pong's. */
-static void fewer(struct perf_case *point)
-{
-    const struct perf_options *options = point->perf->options;
-    if (options->iterations == 0)
-        point->iterations /= 10;
-    if (!options->warmup_given)
-        point->warmup /= 10;
-}
-
 static double timed(struct perf_case *point, perf_loop_fn loop, bool receives)
 {
-    fewer(point);
+    perf_case_windows(point);
     perf_check_exchange(point);
     perf_check_fill(point);
     double seconds = perf_case_time(point, loop);
@@ -174,7 +164,7 @@ static void fan_point(struct perf *perf, size_t size, perf_loop_fn loop, bool se
 {
     struct perf_case point;
     perf_case_init(perf, &point, size, 0, (perf->rank != 0) == senders_first);
-    fewer(&point);
+    perf_case_windows(&point);
     perf_check_fill(&point);
     double seconds = perf_sum(perf, perf_case_time(&point, loop)).greatest;
     if (!senders_first && perf->rank != 0)

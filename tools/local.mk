@@ -9,6 +9,7 @@ hcomm_perf_SOURCES = \
 	tools/hcomm_perf_check.c \
 	tools/hcomm_perf_latency.c \
 	tools/hcomm_perf_match.c \
+	tools/hcomm_perf_memory.c \
 	tools/hcomm_perf_options.c \
 	tools/hcomm_perf_output.c \
 	tools/hcomm_perf_overlap.c \

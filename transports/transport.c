@@ -1,5 +1,6 @@
 #include "transports/transport.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,23 +53,11 @@ static bool word_known(const struct word *word, const struct hc_resource_list *l
     return false;
 }
 
-static bool has_resource(const struct hc_resource_list *list, const struct hc_transport *transport)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (list->entries[i].transport == transport)
-            return true;
-    return false;
-}
-
-/* Put the names of all resources, each once, into text, and before them those of transports not asked. */
+/* Put the names of all resources, each once, into text. */
 static void list_names(const struct hc_resource_list *list, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; hc_transports[i] && used < size; i++)
-        if (!has_resource(list, hc_transports[i]))
-            used +=
-                (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", hc_transports[i]->name);
     for (size_t i = 0; i < list->count && used < size; i++) {
         bool seen = false;
         for (size_t j = 0; j < i; j++)
@@ -174,7 +163,8 @@ static void apply_settings(struct hc_resource_list *list)
     sort_by_list(list, list->settings->transports);
 }
 
-hcomm_status_t hc_transport_query(struct hc_resource_list *list)
+/* Ask all transports, and judge every name of the setting. */
+static hcomm_status_t query_all(struct hc_resource_list *list)
 {
     list->count = 0;
     for (size_t i = 0; hc_transports[i]; i++) {
@@ -182,13 +172,15 @@ hcomm_status_t hc_transport_query(struct hc_resource_list *list)
         if (status != HCOMM_OK)
             return status;
     }
-    if (list->settings->transports) {
-        hcomm_status_t status = check_names(list, list->settings->transports);
-        if (status != HCOMM_OK)
-            return status;
-    }
-    apply_settings(list);
-    return HCOMM_OK;
+    return list->settings->transports ? check_names(list, list->settings->transports) : HCOMM_OK;
+}
+
+hcomm_status_t hc_transport_query(struct hc_resource_list *list)
+{
+    hcomm_status_t status = query_all(list);
+    if (status == HCOMM_OK)
+        apply_settings(list);
+    return status;
 }
 
 /* Whether the word names the transport, or one of its resources ("ofi:tcp" for ofi), existing or not. */
@@ -207,14 +199,17 @@ static bool word_belongs_to_any(const struct word *word)
     return false;
 }
 
-/* As check_names() when only one transport was asked: names of the others' resources cannot be judged. */
-static hcomm_status_t check_names_of(const struct hc_resource_list *list, const char *transport)
+/*
+ * As check_names() when only one transport was asked: names of the others' resources cannot be judged. When
+ * there is a wrong one, the others are asked after all, so that the error lists what there is.
+ */
+static hcomm_status_t check_names_of(struct hc_resource_list *list, const char *transport)
 {
     struct word word;
     const char *rest = list->settings->transports;
     while (rest && next_word(&rest, &word))
         if (!word_belongs_to_any(&word) || (word_belongs(&word, transport) && !word_known(&word, list)))
-            return check_names(list, list->settings->transports);
+            return query_all(list);
     return HCOMM_OK;
 }
 
@@ -239,6 +234,44 @@ size_t hc_transport_preference(const struct hc_settings *settings, const char *n
         if (word_matches(&word, name) || word_belongs(&word, name))
             return place;
     return SIZE_MAX;
+}
+
+char *hc_transport_text(const struct hc_resource_list *list)
+{
+    if (!list->texts)
+        return NULL;
+    list->texts[list->count][0] = '\0';
+    return list->texts[list->count];
+}
+
+void hc_transport_tell(struct hc_resource *resource, const char *format, ...)
+{
+    char *text = resource->thresholds;
+    size_t used = text ? strlen(text) : 0;
+    va_list arguments;
+    if (!text)
+        return;
+    if (used)
+        used += (size_t)snprintf(text + used, HC_THRESHOLDS_MAX - used, "; ");
+    if (used >= HC_THRESHOLDS_MAX)
+        return;
+    va_start(arguments, format);
+    (void)vsnprintf(text + used, HC_THRESHOLDS_MAX - used, format, arguments);
+    va_end(arguments);
+}
+
+struct hc_size_text hc_transport_size_text(size_t size)
+{
+    static const struct {
+        unsigned shift;
+        const char *name;
+    } units[] = {{30, "GiB"}, {20, "MiB"}, {10, "KiB"}, {0, "B"}};
+    struct hc_size_text text;
+    size_t unit = 0;
+    while (units[unit].shift && (size >> units[unit].shift == 0 || size % ((size_t)1 << units[unit].shift)))
+        unit++;
+    (void)snprintf(text.text, sizeof(text.text), "%zu %s", size >> units[unit].shift, units[unit].name);
+    return text;
 }
 
 static bool limits_hold(const struct hc_iface_attr *a)

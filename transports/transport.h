@@ -41,7 +41,8 @@ enum hc_cap {
     HC_CAP_SYNC = 1u << 3,  /* sync_area, ep_sync_area, ep_wake: loads and stores reach the peer's words */
     HC_CAP_ZCOPY = 1u << 4, /* am_zcopy */
     HC_CAP_MAP = 1u << 5,   /* memory of arenas is mapped into peers: RMA works for it, and rkey_is_mapped */
-    HC_CAP_SHARE = 1u << 6, /* put and get complete at once, so both sides may copy: shares, ep_share */
+    HC_CAP_WIDE_WINDOW = 1u << 7, /* round trips are long: peers are granted a larger eager window */
+    HC_CAP_SHARE = 1u << 6,       /* put and get complete at once, so both sides may copy: shares, ep_share */
 };
 
 struct hc_transport;
@@ -57,25 +58,41 @@ struct hc_resource {
     char reason[192];
     bool usable;
     double latency, bandwidth; /* s, B/s: estimates, for ranking */
+    /* Of a usable one: in clauses, from which sizes on messages go which way, and how that is chosen. NULL:
+     * nobody asks. */
+    char *thresholds;
 };
 
-enum { HC_RESOURCE_MAX = 64 };
+enum { HC_RESOURCE_MAX = 64, HC_THRESHOLDS_MAX = 640 };
 
 struct hc_resource_list {
     struct hc_resource entries[HC_RESOURCE_MAX];
     size_t count;
     const struct hc_settings *settings;
+    uint32_t local_size;              /* as open() will be given it; 0 counts as 1 */
+    char (*texts)[HC_THRESHOLDS_MAX]; /* the caller's, for the entries' thresholds; NULL: not asked for */
 };
 
 /*
  * What the runtime gives an iface at open(). Pointers stay valid until close().
  *
  * am: a message arrived from world rank `from`. data (header and payload together) is valid during the upcall
- * only, aligned to 8 bytes. ep_failed: the ep is broken for good; operations pending on it have been, or will
+ * only, aligned to 8 bytes.
+ *
+ * am_part (may be NULL): a long message is arriving: `ready` of its `len` bytes are at data, the others will
+ * be behind them. True: what is ready has been used, and the rest will be taken in the same way: the call
+ * comes again for the same message whenever more of it is there, at last with ready equal to len, and am does
+ * not. False: not now; the question comes again with more of the message, and all of it goes to am. Messages
+ * with am behind it on the same ep are delivered after it. When the sender dies in the middle, no more comes
+ * of it, and ep_failed tells if there is an ep to it and the transport notices. When another life of the
+ * sender begins before that, the call comes once more, with data NULL: the rest will never come.
+ *
+ * ep_failed: the ep is broken for good; operations pending on it have been, or will
  * be, completed with errors; called once per ep, and never for an ep_destroy.
  */
 struct hc_iface_params {
     void (*am)(void *arg, uint32_t from, uint8_t id, const void *data, size_t len);
+    bool (*am_part)(void *arg, uint32_t from, uint8_t id, const void *data, size_t ready, size_t len);
     void (*ep_failed)(void *arg, struct hc_ep *ep, hcomm_status_t status);
     void *arg;
     const struct hc_settings *settings;
@@ -101,6 +118,7 @@ struct hc_iface_attr {
     size_t bcopy_max;          /* what a pack function may write; at least 4 KiB */
     size_t zcopy_max;          /* header and payload of am_zcopy; 0 without HC_CAP_ZCOPY */
     size_t eager_max;          /* payload up to which eager is the better protocol; <= bcopy_max - 64 */
+    size_t zcopy_min;          /* payload from which an eager message is better sent by am_zcopy; 0: none */
     size_t rma_max; /* bytes of one put/get; larger transfers are cut by the caller; 0 without RMA and MAP */
     size_t get_min; /* payload from which rendezvous by get beats pipelined messages; SIZE_MAX: never */
     size_t map_min; /* the same for memory of an arena; 0 without HC_CAP_MAP */
@@ -119,6 +137,9 @@ struct hc_ep {
     struct hc_iface *iface;
     uint32_t peer; /* world rank, as given to ep_create */
     void *user;    /* the runtime's; transports leave it alone */
+    /* Messages follow each other without progress() between: what is sent by am_zcopy now, however short, may
+     * be held back, to leave with others, at the latest with the next progress(). */
+    bool holds;
 };
 
 struct hc_mem {
@@ -228,8 +249,8 @@ struct hc_transport {
 };
 
 enum {
-    HC_SYNC_AREA = 16384,
-    HC_RKEY_MAX = 512, /* longer keys are not offered to peers */
+    HC_SYNC_AREA = 16384 + 64, /* slots of barriers, and a line that tells where the owner runs */
+    HC_RKEY_MAX = 512,         /* longer keys are not offered to peers */
 };
 
 extern const struct hc_transport hc_transport_self, hc_transport_shm, hc_transport_ofi;
@@ -238,10 +259,10 @@ extern const struct hc_transport hc_transport_self, hc_transport_shm, hc_transpo
 extern const struct hc_transport *const hc_transports[];
 
 /*
- * Query all transports into *list (list->settings set by the caller) and apply `protocol` and `transports`:
- * what they exclude stays in the list, unusable, with the reason; self is never excluded. With `transports`
- * the list comes in the user's order, which is then the order of preference; else in that of the table.
- * HCOMM_ERR_CONFIG for a name that does not exist here; the detail lists those that do.
+ * Query all transports into *list (settings, local_size and texts set by the caller) and apply `protocol` and
+ * `transports`: what they exclude stays in the list, unusable, with the reason; self is never excluded. With
+ * `transports` the list comes in the user's order, which is then the order of preference; else in that of the
+ * table. HCOMM_ERR_CONFIG for a name that does not exist here; the detail lists those that do.
  */
 hcomm_status_t hc_transport_query(struct hc_resource_list *list) HC_MUST_CHECK;
 
@@ -258,6 +279,18 @@ hcomm_status_t hc_transport_query_one(const struct hc_transport *transport,
  * empty.
  */
 size_t hc_transport_preference(const struct hc_settings *settings, const char *name);
+
+/* Where the thresholds of the list's next entry are to be told; NULL when nobody asks. */
+char *hc_transport_text(const struct hc_resource_list *list);
+/* Append a clause to the resource's thresholds, if they are asked for. */
+void hc_transport_tell(struct hc_resource *resource, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A size in words, "8 KiB" or "8128 B". */
+struct hc_size_text {
+    char text[32];
+};
+struct hc_size_text hc_transport_size_text(size_t size);
 
 /* Check that an open iface keeps what the interface promises: calls of its capabilities, consistent limits.
  */

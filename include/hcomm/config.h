@@ -18,9 +18,11 @@ extern "C" {
 
 typedef enum {
     HCOMM_MODE_DEFAULT = 0,
-    HCOMM_MODE_AUTO = 1,      /* eager up to the transport's limit, rendezvous above */
-    HCOMM_MODE_SMALL_MSG = 2, /* small messages to one peer are gathered and travel together */
-    HCOMM_MODE_LARGE_MSG = 3  /* every message of a byte or more goes straight to rendezvous */
+    HCOMM_MODE_AUTO = 1, /* eager up to the transport's limit, rendezvous above */
+    /* Small messages to one peer are gathered and travel together; with the next call that waits, tests or
+     * receives at the latest, but not before hcomm_send() returns. */
+    HCOMM_MODE_SMALL_MSG = 2,
+    HCOMM_MODE_LARGE_MSG = 3 /* every message of a byte or more goes straight to rendezvous */
 } hcomm_mode_t;
 
 typedef enum {
@@ -51,7 +53,8 @@ typedef struct hcomm_config {
     size_t buffer_size;      /* bytes of staging for pipelined large messages, 1–64 MiB; default 8 MiB */
     size_t send_buffer_size; /* bytes of messages queued inside hcomm per peer before sends block; default 1
                                 MiB */
-    size_t recv_buffer_size; /* bytes a peer may send ahead of the receives (eager window); default 256 KiB */
+    /* bytes a peer may send ahead of the receives (eager window); default 256 KiB, and 4 MiB over networks */
+    size_t recv_buffer_size;
     size_t buffer_pool_size; /* bytes of unexpected messages held per process; default 64 MiB */
     size_t mem_pool_size;    /* bytes that hcomm_alloc_host_mem() may hand out; default 256 MiB */
     int queue_depth;         /* large messages in flight to one peer; transfers in flight; default 64 */

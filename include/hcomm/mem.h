@@ -60,9 +60,12 @@ HCOMM_API hcomm_status_t hcomm_mem_alloc(hcomm_handle_t handle, size_t size, hco
                                          void **ptr);
 
 /*
- * Give memory of hcomm_mem_alloc() back; no operation may be using it. NULL is accepted. Any thread. Errors:
- * HCOMM_ERR_INVALID (not the start of such memory, or freed already), HCOMM_ERR_PENDING (another process
- * still reads it: complete the operations first), HCOMM_ERR_IO.
+ * Give memory of hcomm_mem_alloc() back. As with hcomm_free_host_mem(), transfers may be using it, and no
+ * other operation: it is released when the last of them is complete, the caller has lost it at once. Never
+ * waits for transfers. NULL is accepted. Any thread. Errors: HCOMM_ERR_INVALID (not the start of such memory,
+ * or freed already), HCOMM_ERR_NO_MEMORY (transfers use it, and there is no memory to remember that: it stays
+ * the caller's), HCOMM_ERR_IO. Device memory that ranks of this host have received from goes back to the
+ * device once they have closed it, when they next make progress.
  */
 HCOMM_API hcomm_status_t hcomm_mem_free(hcomm_handle_t handle, void *ptr);
 
@@ -89,14 +92,17 @@ typedef enum hcomm_copy_kind {
 
 /*
  * Copy size bytes between any two kinds of memory; returns when they are there. The ranges must not overlap.
- * A kind other than AUTO is checked. Any thread; other calls on the context wait meanwhile. Errors:
- * HCOMM_ERR_INVALID (the kind does not fit the pointers; device memory that was freed, or ends before size),
+ * A kind other than AUTO is checked. Any thread; the context's other calls go on meanwhile, so no thread may
+ * free or deregister either memory, nor give its buffer back to a pool, nor finalize the context, before this
+ * call has returned. Errors: HCOMM_ERR_INVALID (the kind does not fit the pointers; the ranges overlap or
+ * leave the address space; device memory that was freed, or ends before size; a finalized context),
  * HCOMM_ERR_IO (the device failed).
  */
 HCOMM_API hcomm_status_t hcomm_memcpy(hcomm_handle_t handle, void *dst, const void *src, size_t size,
                                       hcomm_copy_kind_t kind);
 
-/* Set size bytes of any kind of memory to value (0–255); returns when done. Errors as hcomm_memcpy(). */
+/* Set size bytes of any kind of memory to value (0–255); returns when done. Rules and errors as
+ * hcomm_memcpy(). */
 HCOMM_API hcomm_status_t hcomm_memset(hcomm_handle_t handle, void *ptr, int value, size_t size);
 
 #ifdef __cplusplus

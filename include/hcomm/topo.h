@@ -70,6 +70,9 @@ typedef struct hcomm_transport_info {
     const char *reason; /* why rejected, or what was chosen and why; never NULL */
     double latency;     /* seconds, as estimated for selection */
     double bandwidth;   /* bytes per second, as estimated for selection */
+    /* From which sizes on messages go which way, and how that is chosen, in clauses that "; " separates; ""
+     * of a transport that is not usable. */
+    const char *thresholds;
 } hcomm_transport_info_t;
 HCOMM_API hcomm_status_t hcomm_transport_get(hcomm_handle_t handle, unsigned index,
                                              hcomm_transport_info_t *info);

@@ -8,8 +8,9 @@
  *     hcomm_wait_completion(handle, transfer.id);
  *
  * Both buffers belong to hcomm from the submission until the completion; freeing one that came from hcomm in
- * between is safe (see mem.h). Transfers are independent: they may overlap in time and complete in any order.
- * Copies that need an order are enqueued on a stream. What kind of memory a pointer is, is found out.
+ * between, whatever its type, is safe: it is released after the completion (see mem.h). Transfers are
+ * independent: they may overlap in time and complete in any order. Copies that need an order are enqueued on
+ * a stream. What kind of memory a pointer is, is found out.
  *
  * Completion. A transfer is complete when its data is in place and its callback, if it has one, may be
  * called. An identifier stays valid until hcomm_finalize(): asking again for the outcome of a complete

@@ -49,6 +49,12 @@ pmix_status_t hc_pmix_post(struct hc_pmix_call *call);
 /* Register name space, job data and ranks with the library. */
 hcomm_status_t hc_pmix_register_job(struct hc_pmix *pmix) HC_MUST_CHECK;
 
+/*
+ * Have the library do what ranks that ended without PMIx_Finalize() have asked it to do after them, such as
+ * removing files (PMIX_REGISTER_CLEANUP), and wait for it, a few seconds at most.
+ */
+void hc_pmix_deregister_job(const struct hc_job *job);
+
 /* An error of the PMIx library in words. */
 hcomm_status_t hc_pmix_error(const char *what, pmix_status_t status);
 

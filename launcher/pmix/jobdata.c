@@ -2,13 +2,19 @@
 #include "launcher/pmix/bag.h"
 #include "launcher/pmix/internal.h"
 
+#include "runtime/base/log.h"
+
 #include "config.h"
 
+#include <errno.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { DEREGISTER_SECONDS = 5 };
 
 /* Texts of the job that are computed once. */
 struct texts {
@@ -262,4 +268,35 @@ hcomm_status_t hc_pmix_register_job(struct hc_pmix *pmix)
     status = register_namespace(pmix->launch, &texts);
     texts_fini(&texts);
     return status == HCOMM_OK ? register_clients(&pmix->launch->job) : status;
+}
+
+static sem_t deregistered; /* static: an answer may come after the wait has ended */
+
+static void on_deregistered(pmix_status_t status, void *data)
+{
+    (void)status, (void)data;
+    (void)sem_post(&deregistered);
+}
+
+void hc_pmix_deregister_job(const struct hc_job *job)
+{
+    struct timespec limit;
+    if (sem_init(&deregistered, 0, 0) != 0 || clock_gettime(CLOCK_REALTIME, &limit) != 0)
+        return;
+    limit.tv_sec += DEREGISTER_SECONDS;
+    for (uint32_t rank = 0; rank < job->num_ranks; rank++) {
+        pmix_proc_t proc;
+        PMIX_LOAD_PROCID(&proc, job->name_space, rank);
+        PMIx_server_deregister_client(&proc, on_deregistered, NULL);
+    }
+    uint32_t answers = 0;
+    while (answers < job->num_ranks) {
+        if (sem_timedwait(&deregistered, &limit) == 0)
+            answers++;
+        else if (errno != EINTR)
+            break;
+    }
+    if (answers < job->num_ranks)
+        hc_log_warn("PMIx has not cleaned up after %u of %u ranks within %d s", job->num_ranks - answers,
+                    job->num_ranks, DEREGISTER_SECONDS);
 }

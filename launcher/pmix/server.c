@@ -225,6 +225,8 @@ void hc_pmix_stop(struct hc_pmix *pmix)
     if (!pmix)
         return;
     close_queue(pmix);
+    if (pmix->initialised)
+        hc_pmix_deregister_job(&pmix->launch->job);
     hc_pmix_store_fini(pmix);
     if (pmix->source.fd >= 0) {
         hc_loop_forget(&pmix->launch->loop, &pmix->source);

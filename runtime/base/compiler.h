@@ -9,6 +9,7 @@
 #define HC_PRINTF(fmt, va) __attribute__((format(printf, fmt, va)))
 #define HC_COLD            __attribute__((cold, noinline))
 #define HC_NOINLINE        __attribute__((noinline))
+#define HC_INLINE          inline __attribute__((always_inline))
 #define HC_CACHE_LINE      64
 #define HC_CACHE_ALIGNED   __attribute__((aligned(HC_CACHE_LINE)))
 
@@ -59,6 +60,11 @@ static inline void hc_cpu_relax(void)
 static inline size_t hc_align_up(size_t value, size_t alignment)
 {
     return (value + alignment - 1) & ~(alignment - 1);
+}
+
+static inline size_t hc_smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
 }
 
 #endif

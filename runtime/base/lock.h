@@ -69,6 +69,18 @@ static inline bool hc_lock_take_bias(struct hc_lock *lock)
     return false;
 }
 
+/* Take the lock if that takes no more than the bias: without a call. Release by hc_lock_release_biased(). */
+static inline bool hc_lock_try_biased(struct hc_lock *lock)
+{
+    return hc_likely(hc_lock_is_mine(lock)) && hc_likely(hc_lock_take_bias(lock));
+}
+
+static inline void hc_lock_release_biased(struct hc_lock *lock)
+{
+    /* release: partner is the acquire in owner_is_inside */
+    atomic_store_explicit(&lock->held, false, memory_order_release);
+}
+
 static inline bool hc_lock_try_state(struct hc_lock *lock)
 {
     int free_state = 0;
@@ -97,7 +109,7 @@ static inline bool hc_lock_try(struct hc_lock *lock)
 
 static inline void hc_lock_acquire(struct hc_lock *lock)
 {
-    if (hc_likely(hc_lock_is_mine(lock)) && hc_likely(hc_lock_take_bias(lock)))
+    if (hc_lock_try_biased(lock))
         return;
     if (hc_unlikely(!hc_lock_try_state(lock)))
         hc_lock_acquire_slow(lock);
@@ -115,8 +127,7 @@ static inline void hc_lock_release_state(struct hc_lock *lock)
 static inline void hc_lock_release(struct hc_lock *lock)
 {
     if (hc_likely(hc_lock_is_mine(lock))) /* by bias: whoever takes the state ends the bias first */
-        /* release: partner is the acquire in owner_is_inside */
-        atomic_store_explicit(&lock->held, false, memory_order_release);
+        hc_lock_release_biased(lock);
     else
         hc_lock_release_state(lock);
 }

@@ -7,6 +7,7 @@
 
 #include "runtime/base/compiler.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,6 +48,12 @@ static inline void *hc_pool_get(struct hc_pool *pool)
     pool->free = object->next;
     pool->in_use++;
     return object;
+}
+
+/* Whether the next object costs no allocation: then hc_pool_get() makes no call, and does not fail. */
+static inline bool hc_pool_has(const struct hc_pool *pool)
+{
+    return hc_likely(pool->free != NULL);
 }
 
 /* Give back an object of this pool; NULL is not accepted. */

@@ -36,7 +36,9 @@ static const struct hc_setting settings[] = {
     {AT(send_buffer_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = GIB, .def = MIB,
      .help = "bytes of small messages queued per peer before a send waits instead of copying"},
     {AT(recv_buffer_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = GIB, .def = 256 * KIB,
-     .help = "eager window: bytes one peer may send ahead of the receives, rendezvous beyond"},
+     .help =
+         "eager window: bytes one peer may send ahead of the receives, rendezvous beyond; unless set, 4 MiB "
+         "over networks"},
     {AT(buffer_pool_size), .type = HC_SETTING_SIZE, .min = MIB, .max = 64 * GIB, .def = 64 * MIB,
      .help = "bytes of unexpected messages a process holds before it stops granting eager window"},
     {AT(mem_pool_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = 1024 * GIB, .def = 256 * MIB,
@@ -54,7 +56,8 @@ static const struct hc_setting settings[] = {
     {AT(progress_thread), .type = HC_SETTING_ENUM, .choices = switch_names,
      .help = "a thread that progresses communication while the application computes"},
     {AT(transports), .type = HC_SETTING_STRING,
-     .help = "transports to use, in order of preference, e.g. shm,ofi:tcp; empty: all, best first"},
+     .help =
+         "transports to use, in order of preference, e.g. shm,ofi:tcp; empty: all but ofi:npu, best first"},
     {AT(net_if), .type = HC_SETTING_STRING,
      .help = "network interfaces to use: name, CIDR, or ^name to exclude, comma-separated; empty: automatic"},
     {AT(log), .type = HC_SETTING_ENUM, .choices = log_names, .def = 1,

@@ -549,8 +549,13 @@ static hcomm_status_t issue_get(const struct hc_boot *boot, struct hc_boot_call 
 
 static void on_fence(pmix_status_t rc, void *arg)
 {
-    hc_boot_call_complete(destroy_request(arg), status_of(rc),
-                          rc == PMIX_SUCCESS ? NULL : PMIx_Error_string(rc), NULL, 0);
+    hcomm_status_t status = status_of(rc);
+    const char *reason = rc == PMIX_SUCCESS ? NULL : PMIx_Error_string(rc);
+    if (rc == PMIX_ERR_PARTIAL_SUCCESS) { /* a server may let the others go when one has left it */
+        status = HCOMM_ERR_PEER_LOST;
+        reason = "another rank ended, or gave up waiting, before all had come";
+    }
+    hc_boot_call_complete(destroy_request(arg), status, reason, NULL, 0);
 }
 
 static hcomm_status_t issue_fence(const struct hc_boot *boot, struct hc_boot_call *call)

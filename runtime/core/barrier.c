@@ -18,6 +18,7 @@
 
 #include "runtime/core/coll.h"
 #include "runtime/core/request.h"
+#include "runtime/core/wait.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -655,6 +656,32 @@ static void poll_directly(struct hcomm_request *request)
     }
 }
 
+/* Somebody on this host who has not entered, where every rank should have a processor. NULL: all have. */
+static struct hc_peer *missing_here(const struct hcomm_request *request)
+{
+    struct hcomm_comm *comm = request->comm;
+    int index = comm->num_local;
+    if (comm->context->oversubscribed)
+        return NULL;
+    if (comm->mode == HC_BARRIER_FLAGS)
+        index = hc_words_missing_flag(comm, request->generation, 0);
+    else if (comm->mode == HC_BARRIER_GATHER && comm->num_local > 1)
+        index = hc_words_missing_arrival(comm, request->generation, 0);
+    return index < comm->num_local ? hc_comm_peer(comm, comm->local[index]) : NULL;
+}
+
+static hcomm_status_t wait_for(struct hcomm_request *request)
+{
+    struct hcomm_context *context = request->context;
+    const struct hc_wait_params params = {
+        .done = is_complete,
+        .arg = request,
+        .timeout_ms = context->settings.timeout_ms,
+        .partner = missing_here(request),
+    };
+    return hc_wait_for(context, &params);
+}
+
 static hcomm_status_t run_blocking(struct hcomm_comm *comm)
 {
     struct hcomm_request *request = NULL;
@@ -663,8 +690,7 @@ static hcomm_status_t run_blocking(struct hcomm_comm *comm)
         return status;
     poll_directly(request);
     if (!is_complete(request)) {
-        struct hcomm_context *context = comm->context;
-        status = hc_wait(context, is_complete, request, NULL, context->settings.timeout_ms);
+        status = wait_for(request);
         if (status != HCOMM_OK) {
             status = hc_barrier_explain_timeout(request);
             request->orphan = true;

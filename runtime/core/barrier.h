@@ -43,6 +43,9 @@ _Static_assert(sizeof(struct hc_barrier_slot) == 8 * HC_CACHE_LINE, "a slot is e
 _Static_assert(sizeof(struct hc_barrier_slot) * HC_BARRIER_SLOTS <= HC_SYNC_AREA, "slots fit the sync area");
 _Static_assert(HC_BARRIER_LOCAL_MAX <= 8 * 64, "a bit per local member");
 
+/* The sync area that other processes of the host reach; NULL: there is none. */
+void *hc_words_own_area(const struct hcomm_context *context);
+
 /* Which local member, from position `first` on, has not entered generation g yet; num_local when all have. */
 int hc_words_missing_flag(const struct hcomm_comm *comm, uint64_t generation, int first);
 int hc_words_missing_arrival(const struct hcomm_comm *comm, uint64_t generation, int first);

@@ -16,10 +16,15 @@ static struct hc_iface *sync_iface(const struct hcomm_context *context)
     return NULL;
 }
 
-static struct hc_barrier_slot *own_slots(const struct hcomm_context *context)
+void *hc_words_own_area(const struct hcomm_context *context)
 {
     struct hc_iface *iface = sync_iface(context);
     return iface ? iface->transport->sync_area(iface) : NULL;
+}
+
+static struct hc_barrier_slot *own_slots(const struct hcomm_context *context)
+{
+    return hc_words_own_area(context);
 }
 
 int hc_slot_reserve(struct hcomm_context *context)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { BLOB_MAGIC = 0x62636368 /* "hccb" */, BLOB_VERSION = 2 };
+enum { BLOB_MAGIC = 0x62636368 /* "hccb" */, BLOB_VERSION = 3 };
 
 struct blob_head {
     uint32_t magic;
@@ -17,7 +17,7 @@ struct blob_head {
     uint16_t cpuset_len;
     uint32_t device_pid;
     int32_t nic_distance;
-    uint32_t zero;
+    uint32_t wide_window;
 };
 _Static_assert(sizeof(struct blob_head) == 48, "wire size");
 
@@ -67,6 +67,7 @@ static bool put_all(struct cursor *cursor, const struct hc_blob *blob)
         .host_id = blob->host_id,
         .pid = blob->pid,
         .eager_window = blob->eager_window,
+        .wide_window = blob->wide_window,
         .numa_node = blob->numa_node,
         .device = blob->device,
         .device_pid = blob->device_pid,
@@ -145,7 +146,7 @@ static hcomm_status_t check_head(const struct blob_head *head)
         return malformed("too many addresses");
     if (head->pid == 0 || head->pid > INT32_MAX)
         return malformed("process id");
-    if (head->nic_distance < -1 || head->zero)
+    if (head->nic_distance < -1)
         return malformed("distance of the device");
     if (head->device < -1 || head->device_pid > INT32_MAX || (head->device == -1 && head->device_pid))
         return malformed("device");
@@ -165,6 +166,7 @@ hcomm_status_t hc_blob_parse(const void *bytes, size_t size, struct hc_blob *blo
         .host_id = head.host_id,
         .pid = head.pid,
         .eager_window = head.eager_window,
+        .wide_window = head.wide_window,
         .numa_node = head.numa_node,
         .device = head.device,
         .device_pid = head.device_pid,

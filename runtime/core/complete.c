@@ -1,6 +1,7 @@
 /* The public test and wait calls. */
 #include "runtime/core/core.h"
 
+#include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/wait.h"
 
@@ -41,8 +42,10 @@ HCOMM_API hcomm_status_t hcomm_test(hcomm_request_t *request, hcomm_message_stat
     hc_lock_acquire(&context->lock);
     if (!hc_request_is_complete(*request))
         (void)hc_progress(context);
-    if (hc_request_is_complete(*request))
+    if (hc_request_is_complete(*request)) {
+        hc_push_out(context);
         outcome = take(request, status);
+    }
     hc_lock_release(&context->lock);
     return outcome;
 }
@@ -58,8 +61,10 @@ HCOMM_API hcomm_status_t hcomm_wait(hcomm_request_t *request, hcomm_message_stat
     struct hcomm_context *context = (*request)->context;
     hc_lock_acquire(&context->lock);
     hcomm_status_t outcome = hc_request_wait(*request);
-    if (outcome == HCOMM_OK)
+    if (outcome == HCOMM_OK) {
+        hc_push_out(context);
         outcome = take(request, status);
+    }
     hc_lock_release(&context->lock);
     return outcome;
 }
@@ -95,6 +100,7 @@ static hcomm_status_t take_locked(hcomm_request_t *request, hcomm_message_status
     }
     struct hcomm_context *context = (*request)->context;
     hc_lock_acquire(&context->lock);
+    hc_push_out(context);
     hcomm_status_t outcome = take(request, status);
     hc_lock_release(&context->lock);
     return outcome;
@@ -121,7 +127,10 @@ static hcomm_status_t take_all(size_t n, hcomm_request_t *requests, hcomm_messag
             null_status(nth(statuses, i));
             continue;
         }
-        locked = lock_instead(locked, requests[i]->context);
+        if (hc_unlikely(locked != requests[i]->context)) {
+            locked = lock_instead(locked, requests[i]->context);
+            hc_push_out(locked);
+        }
         if (hc_unlikely(take(&requests[i], nth(statuses, i)) != HCOMM_OK))
             outcome = HCOMM_ERR_IN_STATUS;
     }
@@ -139,13 +148,22 @@ HCOMM_API hcomm_status_t hcomm_testall(size_t n, hcomm_request_t *requests, hcom
     return all_complete(n, requests) ? take_all(n, requests, statuses) : HCOMM_IN_PROGRESS;
 }
 
+/* Position of the first request at or after `from` that is to be waited for; n when none is. */
+static inline size_t find_incomplete(size_t n, const hcomm_request_t *requests, size_t from)
+{
+    while (from < n && (!requests[from] || hc_request_is_complete(requests[from])))
+        from++;
+    return from;
+}
+
 HCOMM_API hcomm_status_t hcomm_waitall(size_t n, hcomm_request_t *requests, hcomm_message_status_t *statuses)
 {
     hcomm_status_t status = check_array("hcomm_waitall", n, requests);
+    if (status != HCOMM_OK)
+        return status;
     struct hcomm_context *locked = NULL;
-    for (size_t i = 0; status == HCOMM_OK && i < n; i++) {
-        if (!requests[i] || hc_request_is_complete(requests[i]))
-            continue;
+    for (size_t i = find_incomplete(n, requests, 0); status == HCOMM_OK && i < n;
+         i = find_incomplete(n, requests, i + 1)) {
         locked = lock_instead(locked, requests[i]->context);
         status = hc_request_wait(requests[i]);
     }
@@ -332,10 +350,13 @@ HCOMM_API hcomm_status_t hcomm_request_free(hcomm_request_t *request)
         return HCOMM_OK;
     struct hcomm_context *context = (*request)->context;
     hc_lock_acquire(&context->lock);
-    if (hc_request_is_complete(*request))
+    if (hc_request_is_complete(*request)) {
         hc_request_free(*request);
-    else
+        hc_push_out(context);
+    } else { /* nobody waits for it: a transport that holds it back lets it go with this */
         (*request)->orphan = true;
+        (void)hc_progress(context);
+    }
     *request = HCOMM_REQUEST_NULL;
     hc_lock_release(&context->lock);
     return HCOMM_OK;

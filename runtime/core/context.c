@@ -2,10 +2,13 @@
 #include "runtime/core/core.h"
 
 #include "runtime/core/device.h"
+#include "runtime/core/device_registration.h"
 #include "runtime/core/device_ipc.h"
+#include "runtime/core/parts.h"
 #include "runtime/core/peer.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
+#include "runtime/core/placement.h"
 #include "runtime/core/select.h"
 #include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
@@ -56,13 +59,28 @@ static uint64_t find_host_id(const char *hostname)
 }
 
 /* Each peer may send this much ahead: what buffer_pool_size allows if all of them do. */
-static uint64_t share_of_pool(const struct hcomm_context *context)
+static uint64_t share_of_pool(const struct hcomm_context *context, uint64_t wanted)
 {
     enum { LEAST = 4096 };
     uint64_t share = context->settings.buffer_pool_size / context->job->size;
-    if (share > context->settings.recv_buffer_size)
-        share = context->settings.recv_buffer_size;
+    if (share > wanted)
+        share = wanted;
     return share < LEAST ? LEAST : share;
+}
+
+static bool is_default(const struct hcomm_context *context, const char *name)
+{
+    for (size_t i = 0; i < hc_settings_table.count; i++)
+        if (strcmp(hc_settings_table.settings[i].name, name) == 0)
+            return context->origins[i] == HC_ORIGIN_DEFAULT;
+    return false;
+}
+
+/* A window of 64 messages of 64 KiB keeps a network busy; what the user asks for holds everywhere. */
+static uint64_t wide_window(const struct hcomm_context *context)
+{
+    enum { WIDE_WINDOW = 4 << 20 };
+    return is_default(context, "recv_buffer_size") ? WIDE_WINDOW : context->settings.recv_buffer_size;
 }
 
 static hcomm_status_t load_settings(struct hcomm_context *context, const hcomm_config_t *config)
@@ -95,7 +113,8 @@ static hcomm_status_t join_job(struct hcomm_context *context)
     (void)snprintf(context->key, sizeof(context->key), "hcomm.%u", instance);
     (void)snprintf(context->job_id, sizeof(context->job_id), "%s.%u", context->job->name_space, instance);
     context->host_id = find_host_id(context->job->hostname);
-    context->eager_window = share_of_pool(context);
+    context->eager_window = share_of_pool(context, context->settings.recv_buffer_size);
+    context->wide_window = share_of_pool(context, wide_window(context));
     find_oversubscription(context);
     return hc_topo_own_cpuset(context->cpuset, sizeof(context->cpuset));
 }
@@ -135,6 +154,7 @@ static struct hc_iface_params iface_params(struct hcomm_context *context)
 {
     return (struct hc_iface_params){
         .am = hc_core_am,
+        .am_part = hc_core_am_part,
         .ep_failed = hc_core_ep_failed,
         .arg = context,
         .settings = &context->settings,
@@ -205,6 +225,7 @@ hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, s
         .host_id = context->host_id,
         .pid = (uint32_t)getpid(),
         .eager_window = (uint32_t)context->eager_window,
+        .wide_window = (uint32_t)context->wide_window,
         .numa_node = -1,
         .device = context->device ? hc_device_physical(context->device) : -1,
         .nic_distance = context->nic_distance,
@@ -298,6 +319,8 @@ static hcomm_status_t start(struct hcomm_context *context, const hcomm_config_t 
     if (status == HCOMM_OK)
         status = open_transports(context);
     if (status == HCOMM_OK)
+        hc_placement_init(context);
+    if (status == HCOMM_OK)
         status = hc_wait_add(context, hc_boot_fd(context->boot), HC_WAIT_BOOT, 0);
     if (status == HCOMM_OK)
         status = watch_transports(context, 0);
@@ -366,6 +389,8 @@ void hc_context_destroy(struct hcomm_context *context)
     destroy_comms(context);
     free_messages(context);
     free_peers(context);
+    if (context->device)
+        hc_registrations_fini(context->device);
     hc_select_close(context);
     if (context->buffer_pools.next)
         hc_buffer_pools_fini(context);

@@ -46,6 +46,15 @@ enum hc_peer_state {
     HC_PEER_FAILED,   /* unreachable or dead; failure and detail tell */
 };
 
+/* A message that arrives in parts (parts.c). */
+struct hc_parts {
+    uint64_t recv_id; /* of the receive that takes it; gone when that was given up */
+    size_t payload;   /* where it begins in the message */
+    size_t offset;    /* where it goes in the receive's buffer */
+    size_t taken;     /* bytes of the message; 0: none is arriving */
+    bool eager;
+};
+
 /* One rank of the world as seen from here; allocated at first contact, lives as long as the context. */
 struct hc_peer {
     struct hcomm_context *context;
@@ -55,10 +64,11 @@ struct hc_peer {
     const struct hc_transport *ops;   /* of ep */
     const struct hc_iface_attr *attr; /* of ep's iface */
     size_t eager_max;                 /* payload sent eagerly, mode and attr considered */
+    size_t zcopy_min;                 /* eager payloads from it on are sent out of the sender's buffer */
     size_t direct_limit; /* payloads below it may go straight to am_short while nothing is pending */
     int64_t credit;      /* bytes that may still be sent eagerly */
     uint64_t owed;       /* bytes consumed here that the peer has not been told of */
-    uint64_t window;     /* the peer's share of our eager window */
+    int64_t window;      /* most that credit may become: what the peer grants through ops */
 
     struct hc_fifo send_queue;    /* hc_send_item: messages in order, waiting for ep or room */
     struct hc_fifo control_queue; /* hc_control_item: answers waiting for ep or room */
@@ -73,6 +83,7 @@ struct hc_peer {
     bool rkey_useless;         /* a get turned out impossible: pieces from now on */
     bool ipc_useless;          /* so did sharing device memory */
     struct hc_chooser chooser; /* of the way of large messages from it */
+    struct hc_parts parts;     /* a message from it that is arriving */
 
     bool gathers; /* SMALL_MSG, and not ourselves */
     uint8_t
@@ -81,6 +92,8 @@ struct hc_peer {
     size_t batch_limit; /* from this many bytes on it leaves at once */
     size_t batch_room;
     uint64_t batch_messages, batch_bytes; /* how many, and their payload */
+    uint32_t
+        rounds; /* of context->rounds, when last a message was not gathered because it came after a rest */
 
     struct hc_boot_op boot_op; /* FETCHING */
     struct hc_list fetching;   /* in context->fetching */
@@ -141,14 +154,14 @@ struct hcomm_request {
     bool owns_buf;     /* SEND: buf is freed with the rendezvous */
     bool transferring; /* counted in peer->rndv_inflight */
     struct hc_mem *mem;
+    struct hc_registration *registration; /* of which mem is; NULL: mem is the request's own */
     struct hc_rkey *rkey;
     uint64_t remote_address;
     /* through mapped memory (mapped.c) */
     struct hc_share *share; /* parts are claimed from it; NULL: the transfer is not shared out */
     uint32_t share_generation, share_index;
     struct hc_share_pool *share_pool; /* RECV: of the iface, the share is open in it; NULL: none */
-    enum hc_way way;                  /* RECV: that is being tried; HC_WAY_NONE: there was no choice */
-    uint64_t began;                   /* RECV: clock, of the transfer's start */
+    struct hc_choice choice;          /* RECV: the way it takes, where there was a choice */
     bool placing;                     /* SEND: puts the parts it claims into the receiver's memory */
     bool shared;                      /* SEND: the receiver copies, too, and says when it is over */
     uint64_t activity;                /* clock of the last progress, for deadlines */
@@ -261,6 +274,14 @@ struct hc_iface_slot {
     struct hc_resource resource;
 };
 
+/* Where this rank runs; placement.h. */
+struct hc_placement {
+    struct hc_presence *own; /* in our own sync area; NULL: there is none */
+    uint32_t processor;      /* value last told */
+    unsigned together;       /* long waits in a row for somebody on the same processor */
+    uint64_t next_move, interval;
+};
+
 struct hcomm_context {
     struct hc_lock lock;
     struct hc_list registered; /* in the list of the process's contexts (progress.c) */
@@ -288,6 +309,7 @@ struct hcomm_context {
     unsigned num_barriers;   /* active ones */
     bool has_work;           /* slow part of progress has something to do */
     unsigned idle_polls;
+    uint32_t rounds;     /* of progress */
     uint64_t next_check; /* clock, of the next look at liveness */
 
     struct hc_match match;
@@ -303,6 +325,7 @@ struct hcomm_context {
     uint32_t *id_next;
     size_t unexpected_bytes;
     uint64_t eager_window; /* what each peer may send ahead of receives */
+    uint64_t wide_window;  /* the same through a transport of HC_CAP_WIDE_WINDOW */
 
     struct hc_list comms;
     struct hcomm_comm *world, *self;
@@ -319,6 +342,7 @@ struct hcomm_context {
     bool armed;          /* a sleeper armed the transports since the last progress */
     atomic_uint waiters; /* threads inside a wait */
     bool oversubscribed;
+    struct hc_placement placement;
     bool finalizing;
     bool opened_more; /* hc_context_open_more() was called */
     bool forked;      /* inherited by fork(): every operation fails, as everything is the parent's */

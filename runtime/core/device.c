@@ -2,6 +2,7 @@
 #include "runtime/core/device_impl.h"
 
 #include "runtime/core/device_ipc.h"
+#include "runtime/core/device_registration.h"
 #include "runtime/core/staged.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ static hcomm_status_t load_runtime(struct hc_device *device)
     if (device->acl)
         return HCOMM_OK;
     return hc_error(HCOMM_ERR_UNSUPPORTED,
-                    "rank %u: device_id is %d, but %s; or use device_id -1 (host only)",
+                    "rank %u: device_id is %d, but %s; name another library, or use device_id -1 (host only)",
                     device->context->job->rank, settings->device_id, error);
 }
 
@@ -101,8 +102,8 @@ static hcomm_status_t check_id(struct hc_device *device)
     if (code != HC_ACL_OK && code != HC_ACL_NO_DEVICE)
         return hc_device_error(device, code, "counting the devices");
     return hc_error(HCOMM_ERR_INVALID,
-                    "rank %u on host %s: there is no device %d: %u %s visible%s%s%s; set device_id to less, "
-                    "or -1 (host only)",
+                    "rank %u on host %s: there is no device %d: %u %s visible%s%s%s; use a smaller "
+                    "device_id, -1 (host only), or fewer ranks",
                     device->context->job->rank, device->context->job->hostname, device->id, count,
                     count == 1 ? "is" : "are", visible ? " (ASCEND_RT_VISIBLE_DEVICES=" : "",
                     visible ? visible : "", visible ? ")" : "");
@@ -156,6 +157,7 @@ hcomm_status_t hc_device_open(struct hcomm_context *context)
     }
     hc_device_copies_init(device);
     hc_list_init(&device->imports);
+    hc_list_init(&device->registrations);
     status = hc_staged_init(device);
     if (status != HCOMM_OK) {
         (void)device->acl->aclrtResetDevice(device->id);
@@ -175,7 +177,7 @@ static int allocate(const struct hc_acl *acl, size_t size, enum hc_place place, 
 
 static int release(const struct hc_acl *acl, enum hc_place place, void *ptr)
 {
-    return place == HC_PLACE_DEVICE ? acl->aclrtFree(ptr) : acl->aclrtFreeHost(ptr);
+    return place >= HC_PLACE_DEVICE ? acl->aclrtFree(ptr) : acl->aclrtFreeHost(ptr);
 }
 
 /* Host memory is pinned by whole pages. */
@@ -244,6 +246,11 @@ hcomm_status_t hc_device_enter(struct hc_device *device, int *previous)
     return HCOMM_OK;
 }
 
+void hc_device_count_set(struct hc_device *device)
+{
+    atomic_fetch_add_explicit(&device->sets, 1, memory_order_relaxed);
+}
+
 void hc_device_leave(struct hc_device *device, int previous)
 {
     /* Not reset afterwards, though sets are counted: a runtime that does not count would lose the device. */
@@ -290,9 +297,11 @@ static hcomm_status_t ask(struct hc_device *device, const void *ptr, size_t size
 
 static hcomm_status_t too_long(const struct hc_device *device, const void *ptr, size_t size)
 {
-    return hc_error(HCOMM_ERR_INVALID,
-                    "rank %u: device %d (physical %d): %zu bytes at %p reach past their allocation",
-                    device->context->job->rank, device->id, device->physical, size, ptr);
+    return hc_error(
+        HCOMM_ERR_INVALID,
+        "rank %u: device %d (physical %d): %zu bytes at %p reach past their allocation: use fewer "
+        "bytes, or allocate more",
+        device->context->job->rank, device->id, device->physical, size, ptr);
 }
 
 /* First and last byte must be alike; what lies between is checked by the device runtime when it is copied. */
@@ -335,10 +344,12 @@ hcomm_status_t hc_device_locate(struct hcomm_context *context, const void *ptr, 
     if (!range)
         return ask_ends(device, ptr, size, place);
     size_t left = range->size - ((uintptr_t)ptr - range->base);
+    if (range->kind == HC_PLACE_RECALLED)
+        return freed(device, ptr, size);
     if (size > left && range->kind == HC_PLACE_DEVICE)
         return hc_error(HCOMM_ERR_INVALID,
                         "rank %u: device %d (physical %d): %zu bytes at %p reach past their allocation, of "
-                        "which %zu are left there",
+                        "which %zu are left there: use no more, or allocate more",
                         context->job->rank, device->id, device->physical, size, ptr, left);
     *place = size > left ? HC_PLACE_HOST : (enum hc_place)range->kind;
     return HCOMM_OK;
@@ -352,6 +363,7 @@ hcomm_status_t hc_device_remember(struct hc_device *device, void *ptr, size_t si
 
 bool hc_device_forget(struct hc_device *device, const void *ptr)
 {
+    hc_registrations_forget(device, ptr);
     return hc_ranges_remove(&device->ranges, ptr);
 }
 
@@ -395,15 +407,11 @@ hcomm_status_t hc_device_alloc(struct hc_device *device, size_t size, enum hc_pl
     return status;
 }
 
-hcomm_status_t hc_device_free(struct hc_device *device, void *ptr)
+/* Withdrawn and freed; still remembered on failure. */
+static hcomm_status_t free_now(struct hc_device *device, const struct hc_range *range)
 {
-    const struct hc_range *range = hc_ranges_find(&device->ranges, ptr);
-    if (!range || !range->data || range->base != (uintptr_t)ptr)
-        return hc_error(HCOMM_ERR_INVALID,
-                        "rank %u: device %d (physical %d): %p is not the start of memory from "
-                        "hcomm_mem_alloc(): freed already, or inside a block",
-                        device->context->job->rank, device->id, device->physical, ptr);
     int previous = UNCHANGED;
+    void *base = (void *)range->base;
     hcomm_status_t status = hc_device_withdraw(device, range->data);
     if (status == HCOMM_OK)
         status = hc_device_enter(device, &previous);
@@ -411,11 +419,77 @@ hcomm_status_t hc_device_free(struct hc_device *device, void *ptr)
         return status;
     int code = release(device->acl, (enum hc_place)range->kind, range->data);
     if (code == HC_ACL_OK)
-        (void)hc_ranges_remove(&device->ranges, ptr);
+        (void)hc_ranges_remove(&device->ranges, base);
     else
-        status = hc_device_error(device, code, "freeing %p", ptr);
+        status = hc_device_error(device, code, "freeing %p", base);
     hc_device_leave(device, previous);
     return status;
+}
+
+void hc_device_free_recalled(struct hc_device *device, void *base)
+{
+    const struct hc_range *range = hc_ranges_find(&device->ranges, base);
+    /* the allocation begins before the block that was cut from it, where that had to be aligned */
+    for (size_t i = 0; !range && i < device->ranges.count; i++)
+        if (device->ranges.entries[i].data == base)
+            range = &device->ranges.entries[i];
+    if (range && free_now(device, range) != HCOMM_OK)
+        hc_log_warn("freed memory is not given back: %s", hc_error_detail());
+}
+
+/* Device memory that is refused from now on, but not given back yet. */
+static hcomm_status_t mark_recalled(struct hc_device *device, const struct hc_range *range)
+{
+    struct hc_range recalled = *range;
+    recalled.kind = HC_PLACE_RECALLED;
+    (void)hc_ranges_remove(&device->ranges, (void *)recalled.base);
+    return hc_ranges_add(&device->ranges, &recalled); /* there is room for it */
+}
+
+/* At once, or when others have closed it. */
+static hcomm_status_t give_back(struct hc_device *device, const struct hc_range *range)
+{
+    hc_registrations_forget(device, (void *)range->base);
+    return hc_device_recall(device, range->data) ? mark_recalled(device, range) : free_now(device, range);
+}
+
+/* What was allocated at ptr and is not freed; NULL: nothing. */
+static const struct hc_range *find_owned(const struct hc_device *device, const void *ptr)
+{
+    const struct hc_range *range = hc_ranges_find(&device->ranges, ptr);
+    bool owned = range && range->data && range->base == (uintptr_t)ptr && range->kind != HC_PLACE_RECALLED;
+    return owned ? range : NULL;
+}
+
+size_t hc_device_size(const struct hc_device *device, const void *ptr)
+{
+    const struct hc_range *range = find_owned(device, ptr);
+    return range ? range->size : 0;
+}
+
+hcomm_status_t hc_device_free(struct hc_device *device, void *ptr)
+{
+    const struct hc_range *range = find_owned(device, ptr);
+    if (!range)
+        return hc_error(HCOMM_ERR_INVALID,
+                        "rank %u: device %d (physical %d): %p is not the start of memory from "
+                        "hcomm_mem_alloc(): freed already, or inside a block",
+                        device->context->job->rank, device->id, device->physical, ptr);
+    return give_back(device, range);
+}
+
+void hc_device_doom(struct hc_device *device, void *ptr)
+{
+    const struct hc_range *range = find_owned(device, ptr);
+    if (range && range->kind == HC_PLACE_DEVICE)
+        (void)mark_recalled(device, range);
+}
+
+void hc_device_free_doomed(struct hc_device *device, void *ptr)
+{
+    const struct hc_range *range = hc_ranges_find(&device->ranges, ptr);
+    if (range && give_back(device, range) != HCOMM_OK)
+        hc_log_warn("freed memory is not given back: %s", hc_error_detail());
 }
 
 /* ---- registration ---- */
@@ -459,6 +533,7 @@ hcomm_status_t hc_device_deregister(struct hc_device *device, void *ptr)
         return hc_error(HCOMM_ERR_INVALID, "rank %u: device %d: %p is not the start of registered memory",
                         device->context->job->rank, device->id, ptr);
     int previous = UNCHANGED;
+    hc_registrations_forget(device, ptr);
     hcomm_status_t status = hc_device_withdraw(device, ptr);
     if (status == HCOMM_OK)
         status = hc_device_enter(device, &previous);

@@ -3,8 +3,9 @@
  * one (device_id -1) has context->device NULL; then all memory is host memory, nothing here is called, and
  * nothing was loaded.
  *
- * Locking: as core.h; hc_device_enter(), hc_device_leave(), hc_device_error() and hc_device_acl() may also be
- * called without the lock. Errors: every failure sets the thread's detail, naming rank, device and remedy.
+ * Locking: as core.h; hc_device_enter(), hc_device_leave(), hc_device_error(), hc_device_acl(),
+ * hc_device_copy() of memory that is not imported, and hc_device_fill() may also be called without the lock.
+ * Errors: every failure sets the thread's detail, naming rank, device and remedy.
  */
 #ifndef HC_DEVICE_H
 #define HC_DEVICE_H
@@ -45,6 +46,8 @@ int hc_device_physical(const struct hc_device *device);
  */
 hcomm_status_t hc_device_enter(struct hc_device *device, int *previous) HC_MUST_CHECK;
 void hc_device_leave(struct hc_device *device, int previous);
+/* A thread makes the device its current one by itself. */
+void hc_device_count_set(struct hc_device *device);
 
 /*
  * Set the thread's detail to "rank R: device D (physical P): WHAT: meaning (code, the runtime's words);
@@ -94,6 +97,12 @@ hcomm_status_t hc_device_alloc(struct hc_device *device, size_t size, enum hc_pl
                                void **ptr) HC_MUST_CHECK;
 /* HCOMM_ERR_INVALID when ptr was not given by hc_device_alloc(), or was freed. */
 hcomm_status_t hc_device_free(struct hc_device *device, void *ptr) HC_MUST_CHECK;
+/* The size of what hc_device_free() would free, 0 when it would refuse. */
+size_t hc_device_size(const struct hc_device *device, const void *ptr);
+/* It is freed, but transfers use it: device memory is refused everywhere from now on, until… */
+void hc_device_doom(struct hc_device *device, void *ptr);
+/* …they are complete, and it really is freed. Failures are logged. */
+void hc_device_free_doomed(struct hc_device *device, void *ptr);
 
 /* hcomm_mem_register(), hcomm_mem_deregister(): pin host memory, remember it. */
 hcomm_status_t hc_device_register(struct hc_device *device, void *ptr, size_t size) HC_MUST_CHECK;

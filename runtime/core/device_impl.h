@@ -10,6 +10,10 @@
 
 enum { HC_DEVICE_COPIES = 32 };
 
+/* Kind of a range of device memory that is freed, but that another process still has open, or transfers use.
+ */
+enum { HC_PLACE_RECALLED = HC_PLACE_DEVICE + 1 };
+
 /* One copy under way, or a stream that waits for the next. */
 struct hc_device_copy {
     struct hc_device *device;
@@ -25,9 +29,14 @@ struct hc_device {
     int id, physical;
     atomic_int last_code; /* of the last error; relaxed, no partner */
     atomic_uint sets; /* times it was made current by us: reset as often at the end; relaxed, no partner */
-    struct hc_ranges ranges; /* kind: enum hc_place; data: struct hc_device_block or NULL */
+    struct hc_ranges ranges;  /* kind: enum hc_place; data: struct hc_device_block or NULL */
     struct hc_ranges exports; /* device_ipc.c */
-    struct hc_list imports;
+    struct hc_list imports;   /* device_import.c */
+    unsigned num_imports;
+    struct hc_list registrations; /* device_registration.c */
+    unsigned num_registrations;
+    uint32_t last_keep;        /* numbers of exports */
+    unsigned num_recalled;     /* freed, but open elsewhere */
     struct hc_staging staging; /* staged.c: pinned pieces */
     struct hc_pool stage_pool, staged_pool;
     struct hc_device_copy copies[HC_DEVICE_COPIES];

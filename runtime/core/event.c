@@ -116,15 +116,23 @@ void hc_records_close(struct hc_streams *streams)
 
 /* ---- events ---- */
 
+static void report_foreign(const char *call, hcomm_event_t handle)
+{
+    char who[HC_IDENTITY_MAX];
+    hc_progress_identify(who, sizeof(who));
+    (void)hc_error(
+        HCOMM_ERR_INVALID,
+        "%s: %s: %p is no event of hcomm: never created, destroyed, or of a context that has ended; "
+        "use what hcomm_event_create() gave",
+        call, who, (void *)handle);
+}
+
 /* Check a handle; NULL with an error detail. */
 static struct hcomm_event *find(const char *call, hcomm_event_t handle)
 {
     struct hcomm_event *event = hc_handle_object(HC_HANDLE_EVENT, handle);
     if (!event) {
-        (void)hc_error(
-            HCOMM_ERR_INVALID,
-            "%s: %p is no event of hcomm: never created, destroyed, or of a context that has ended", call,
-            (void *)handle);
+        report_foreign(call, handle);
         return NULL;
     }
     const struct hcomm_context *context = event->streams->context;

@@ -1,6 +1,7 @@
 /* The end of a context: flush, meet the others, free. */
 #include "runtime/core/core.h"
 
+#include "runtime/core/device_ipc.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/stream.h"
 #include "runtime/core/transfer.h"
@@ -254,6 +255,7 @@ static hcomm_status_t leave(struct hcomm_context *context)
         queues =
             hc_error(HCOMM_ERR_TIMEOUT, "hcomm_finalize: messages are still queued after %d ms", timeout_ms);
     context->finalizing = true;
+    hc_device_imports_drop(context); /* their owners free them after the fence */
     hcomm_status_t flushes = flush_eps(context, timeout_ms);
     hcomm_status_t fenced = fence(context);
     if (fenced != HCOMM_OK)

@@ -7,6 +7,7 @@ libhcrt_la_SOURCES += \
 	runtime/core/buffer_pool.c \
 	runtime/core/coll.c \
 	runtime/core/coll.h \
+	runtime/core/chooser.c \
 	runtime/core/chooser.h \
 	runtime/core/comm.c \
 	runtime/core/comm.h \
@@ -19,6 +20,9 @@ libhcrt_la_SOURCES += \
 	runtime/core/device_copy.c \
 	runtime/core/device_impl.h \
 	runtime/core/device_info.c \
+	runtime/core/device_import.c \
+	runtime/core/device_registration.c \
+	runtime/core/device_registration.h \
 	runtime/core/device_ipc.c \
 	runtime/core/device_ipc.h \
 	runtime/core/event.c \
@@ -37,8 +41,12 @@ libhcrt_la_SOURCES += \
 	runtime/core/mem.h \
 	runtime/core/mem_types.c \
 	runtime/core/p2p.c \
+	runtime/core/parts.c \
+	runtime/core/parts.h \
 	runtime/core/peer.c \
 	runtime/core/peer.h \
+	runtime/core/placement.c \
+	runtime/core/placement.h \
 	runtime/core/prefetch.c \
 	runtime/core/progress.c \
 	runtime/core/progress.h \
@@ -63,6 +71,7 @@ libhcrt_la_SOURCES += \
 	runtime/core/stream_device.c \
 	runtime/core/stream_ops.c \
 	runtime/core/stream_run.c \
+	runtime/core/stream_report.c \
 	runtime/core/stream_worker.c \
 	runtime/core/thread.c \
 	runtime/core/topology.c \

@@ -23,16 +23,15 @@ enum hc_way hc_mapped_choose(struct hcomm_request *request)
 {
     if (hc_mapped_is_direct(request) || !hc_mapped_shares(request))
         return HC_WAY_NONE;
-    request->began = hc_clock_ns();
-    request->way = hc_chooser_pick(&request->peer->chooser, request->accept);
-    return request->way;
+    request->choice = hc_chooser_pick(&request->peer->chooser, request->accept, hc_clock_ns());
+    return request->choice.way;
 }
 
-void hc_mapped_learn(const struct hcomm_request *request)
+void hc_mapped_learn(struct hcomm_request *request)
 {
-    if (request->way != HC_WAY_NONE)
-        hc_chooser_learn(&request->peer->chooser, request->way, request->accept, request->began,
-                         hc_clock_ns());
+    if (request->choice.way != HC_WAY_NONE)
+        hc_chooser_learn(&request->peer->chooser, request->choice, request->accept, hc_clock_ns());
+    request->choice.way = HC_WAY_NONE;
 }
 
 bool hc_mapped_invite(struct hcomm_request *request, struct hc_mapped_cts *cts)
@@ -116,6 +115,9 @@ hcomm_status_t hc_mapped_copy_part(struct hcomm_request *request, size_t *size)
 bool hc_mapped_end(struct hcomm_request *request)
 {
     size_t claimed = 0;
+    if (request->choice.way != HC_WAY_NONE)
+        hc_chooser_drop(&request->peer->chooser, request->choice, request->accept);
+    request->choice.way = HC_WAY_NONE;
     if (request->share_pool)
         claimed = hc_share_close(request->share_pool, request->share_index, request->accept);
     request->share_pool = NULL;

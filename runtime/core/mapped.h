@@ -34,7 +34,7 @@ bool hc_mapped_shares(const struct hcomm_request *request);
 /* RECV with a remote key: the way to take, where one copy by the kernel and pieces compete. */
 enum hc_way hc_mapped_choose(struct hcomm_request *request);
 /* RECV: all of it is there: remember how long it took. */
-void hc_mapped_learn(const struct hcomm_request *request);
+void hc_mapped_learn(struct hcomm_request *request);
 
 /* Whether the request's remote key leads to memory that is mapped here. */
 bool hc_mapped_is_direct(const struct hcomm_request *request);
@@ -51,8 +51,8 @@ void hc_mapped_decline(struct hcomm_request *request);
 /* Claim a part, and copy it; *size is 0 when nothing is left to claim. */
 hcomm_status_t hc_mapped_copy_part(struct hcomm_request *request, size_t *size) HC_MUST_CHECK;
 
-/* The transfer is over, given up, or never began. True: the sender may be copying its last part into the
- * buffer at this moment. */
+/* The transfer is over, given up, or never began; its time is not remembered any more. True: the sender may
+ * be copying its last part into the buffer at this moment. */
 bool hc_mapped_end(struct hcomm_request *request);
 
 #endif

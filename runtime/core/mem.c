@@ -460,15 +460,24 @@ HCOMM_API void *hcomm_alloc_host_mem(hcomm_handle_t handle, size_t size)
     return ptr;
 }
 
+static void release_block(struct hcomm_context *context, struct hc_doomed *block)
+{
+    hc_host_pool_free_doomed(context->memory, block);
+}
+
 static hcomm_status_t free_locked(struct hcomm_context *context, const void *ptr)
 {
     struct hc_doomed *block = NULL;
     if (!context->memory)
         return hc_error(HCOMM_ERR_INVALID, "nothing was allocated from this context");
     hcomm_status_t status = hc_host_pool_find(context->memory, ptr, &block);
-    if (status != HCOMM_OK || hc_transfers_defer_free(context, block))
+    if (status != HCOMM_OK)
         return status;
-    return hc_host_pool_free(context->memory, ptr);
+    block->release = release_block;
+    if (!hc_transfers_defer_free(context, block))
+        return hc_host_pool_free(context->memory, ptr);
+    hc_host_pool_doom(block); /* nobody releases it before the context's lock is free */
+    return HCOMM_OK;
 }
 
 HCOMM_API hcomm_status_t hcomm_free_host_mem(hcomm_handle_t handle, void *ptr)

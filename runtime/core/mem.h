@@ -1,7 +1,7 @@
 /*
  * Pool of host memory for applications. One arena (runtime/base/arena.h) is reserved at creation, whose pages
- * the kernel provides at allocation or first touch; blocks are cut from it. What the allocator knows about blocks is
- * kept outside the range, so that an application's overrun cannot damage it.
+ * the kernel provides at allocation or first touch; blocks are cut from it. What the allocator knows about
+ * blocks is kept outside the range, so that an application's overrun cannot damage it.
  *
  * Free blocks are kept in lists by power of two of their size (segregated fits: D. Knuth, "The Art of
  * Computer Programming" vol. 1, 2.5; neighbours that become free are joined at once). Taking and giving back
@@ -35,19 +35,25 @@ hcomm_status_t hc_host_pool_free(struct hc_host_pool *pool, const void *ptr) HC_
 /* Whether ptr is an address of the pool, in use or not. */
 bool hc_host_pool_holds(const struct hc_host_pool *pool, const void *ptr);
 
+struct hcomm_context;
+
 /*
- * A block whose owner freed it while transfers used it: it stays allocated until the last one is complete.
+ * Memory, of any kind, whose owner freed it while transfers used it: it stays allocated until the last one is
+ * complete.
  */
 struct hc_doomed {
     struct hc_list node;
     void *ptr;
     size_t size;
     unsigned uses;
+    /* frees it, and the record if that is of the heap; the context's lock is held, the engine's is not */
+    void (*release)(struct hcomm_context *context, struct hc_doomed *block);
 };
 
 /*
- * The block that starts at ptr, for hc_transfers_defer_free(); HCOMM_ERR_INVALID as hc_host_pool_free(). With
- * `doom` it counts as freed from now on, for everybody but hc_host_pool_free_doomed().
+ * The block that starts at ptr, for hc_transfers_defer_free(); HCOMM_ERR_INVALID as hc_host_pool_free(). Its
+ * `release` is the caller's to set. With `doom` it counts as freed from now on, for everybody but
+ * hc_host_pool_free_doomed().
  */
 hcomm_status_t hc_host_pool_find(struct hc_host_pool *pool, const void *ptr,
                                  struct hc_doomed **block) HC_MUST_CHECK;

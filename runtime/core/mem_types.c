@@ -1,8 +1,10 @@
 /* Memory of all kinds for applications: the public calls. */
 #include "runtime/core/core.h"
 #include "runtime/core/device.h"
+#include "runtime/core/device_ipc.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/mem.h"
+#include "runtime/core/transfer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +53,18 @@ static hcomm_status_t alloc_type(struct hcomm_context *context, size_t size, hco
     return hc_error(HCOMM_ERR_INVALID, "there is no memory type %d", (int)type);
 }
 
+/* What was freed may still be open in another process: then wait for that one. */
+static hcomm_status_t alloc_waiting(struct hcomm_context *context, size_t size, hcomm_memory_type_t type,
+                                    void **ptr)
+{
+    hc_lock_acquire(&context->lock);
+    hcomm_status_t status = alloc_type(context, size, type, ptr);
+    if (status == HCOMM_ERR_NO_MEMORY && context->device && hc_device_await_recalled(context->device))
+        status = alloc_type(context, size, type, ptr);
+    hc_lock_release(&context->lock);
+    return status;
+}
+
 /* From the pool, whose call tells failures through the detail alone. */
 static hcomm_status_t alloc_shared(struct hcomm_context *context, size_t size, void **ptr)
 {
@@ -72,9 +86,9 @@ HCOMM_API hcomm_status_t hcomm_mem_alloc(hcomm_handle_t handle, size_t size, hco
                                 : "ptr is NULL");
     if (type == HCOMM_MEMORY_SHARED)
         return alloc_shared(handle, size, ptr);
-    hc_lock_acquire(&handle->lock);
-    hcomm_status_t status = alloc_type(handle, size, type, ptr);
-    hc_lock_release(&handle->lock);
+    hcomm_status_t status = alloc_waiting(handle, size, type, ptr);
+    if (status == HCOMM_ERR_NO_MEMORY && hc_transfers_release_freed(handle))
+        status = alloc_waiting(handle, size, type, ptr); /* what was freed under a transfer has become free */
     if (status != HCOMM_OK)
         hc_error_prefix("hcomm_mem_alloc: ");
     return status;
@@ -88,6 +102,57 @@ static hcomm_status_t free_known(struct hcomm_context *context, void *ptr)
         return HCOMM_OK;
     }
     return context->device ? hc_device_free(context->device, ptr) : HCOMM_AGAIN;
+}
+
+/* Bytes of what was allocated at ptr, of the process or the device; 0: nothing was. */
+static size_t size_of(const struct hcomm_context *context, const void *ptr)
+{
+    const struct hc_range *range = hc_ranges_find(&context->blocks, ptr);
+    if (range)
+        return range->base == (uintptr_t)ptr ? range->size : 0;
+    return context->device ? hc_device_size(context->device, ptr) : 0;
+}
+
+static void release_memory(struct hcomm_context *context, struct hc_doomed *memory)
+{
+    if (hc_ranges_remove(&context->blocks, memory->ptr))
+        free(memory->ptr);
+    else
+        hc_device_free_doomed(context->device, memory->ptr);
+    free(memory);
+}
+
+/* Transfers use it: it stays allocated, and known, until they are complete. HCOMM_AGAIN: they just were. */
+static hcomm_status_t doom(struct hcomm_context *context, void *ptr, size_t size)
+{
+    struct hc_doomed *memory = malloc(sizeof(*memory));
+    if (!memory)
+        return hc_error(
+            HCOMM_ERR_NO_MEMORY,
+            "rank %u: transfers use %p, and there is no memory to remember that it is to be freed: "
+            "wait for them first",
+            context->job->rank, ptr);
+    *memory = (struct hc_doomed){.ptr = ptr, .size = size, .release = release_memory};
+    hc_list_init(&memory->node);
+    if (!hc_transfers_defer_free(context, memory)) {
+        free(memory);
+        return HCOMM_AGAIN;
+    }
+    if (context->device)
+        hc_device_doom(context->device, ptr);
+    return HCOMM_OK;
+}
+
+/* Lock held. As free_known(), but what transfers use is freed when they are complete. */
+static hcomm_status_t free_or_doom(struct hcomm_context *context, void *ptr)
+{
+    if (hc_transfers_is_doomed(context, ptr))
+        return hc_error(HCOMM_ERR_INVALID, "rank %u: %p was freed already, while transfers used it",
+                        context->job->rank, ptr);
+    size_t size = size_of(context, ptr);
+    bool used = size && hc_transfers_use(context, ptr, size);
+    hcomm_status_t status = used ? doom(context, ptr, size) : HCOMM_AGAIN;
+    return status == HCOMM_AGAIN ? free_known(context, ptr) : status;
 }
 
 /* The pool's addresses are one range; what lies outside is refused by it, in its own words. */
@@ -109,7 +174,7 @@ HCOMM_API hcomm_status_t hcomm_mem_free(hcomm_handle_t handle, void *ptr)
     if (is_pooled(handle, ptr))
         return hcomm_free_host_mem(handle, ptr);
     hc_lock_acquire(&handle->lock);
-    hcomm_status_t status = free_known(handle, ptr);
+    hcomm_status_t status = free_or_doom(handle, ptr);
     hc_lock_release(&handle->lock);
     if (status == HCOMM_AGAIN)
         status = hc_error(HCOMM_ERR_INVALID, "%p is not the start of memory from hcomm_mem_alloc()", ptr);
@@ -192,21 +257,26 @@ static const char *range_fault(const void *ptr, size_t size)
     return (uintptr_t)ptr + size < (uintptr_t)ptr ? "does not end before the address space does" : NULL;
 }
 
-/* Lock held. */
-static hcomm_status_t copy_located(struct hcomm_context *context, void *dst, const void *src, size_t size,
-                                   hcomm_copy_kind_t kind)
+/* Find out what both sides are. */
+static hcomm_status_t locate_sides(struct hcomm_context *context, struct hc_side *to, struct hc_side *from,
+                                   size_t size, hcomm_copy_kind_t kind)
 {
-    struct hc_side to = {.ptr = dst}, from = {.ptr = (void *)(uintptr_t)src};
-    hcomm_status_t status = hc_device_locate(context, dst, size, &to.place);
+    hc_lock_acquire(&context->lock);
+    hcomm_status_t status = hc_device_locate(context, to->ptr, size, &to->place);
     if (status == HCOMM_OK)
-        status = hc_device_locate(context, src, size, &from.place);
-    if (status == HCOMM_OK)
-        status = hc_copy_check_kind(kind, to.place, from.place);
-    if (status != HCOMM_OK || !size)
-        return status;
+        status = hc_device_locate(context, from->ptr, size, &from->place);
+    hc_lock_release(&context->lock);
+    return status == HCOMM_OK ? hc_copy_check_kind(kind, to->place, from->place) : status;
+}
+
+/* Without the lock: a long copy holds nobody up. The caller keeps both memories until it returns. */
+static hcomm_status_t copy_located(struct hcomm_context *context, const struct hc_side *to,
+                                   const struct hc_side *from, size_t size)
+{
     if (context->device)
-        return hc_device_copy(context->device, &to, &from, size);
-    (void)memcpy(dst, src, size);
+        return hc_device_copy(context->device, to, from, size);
+    if (size)
+        (void)memcpy(to->ptr, from->ptr, size);
     return HCOMM_OK;
 }
 
@@ -224,9 +294,10 @@ HCOMM_API hcomm_status_t hcomm_memcpy(hcomm_handle_t handle, void *dst, const vo
         return hc_error(HCOMM_ERR_INVALID,
                         "hcomm_memcpy: source %p and destination %p overlap within %zu bytes", src, dst,
                         size);
-    hc_lock_acquire(&handle->lock);
-    hcomm_status_t status = copy_located(handle, dst, src, size, kind);
-    hc_lock_release(&handle->lock);
+    struct hc_side to = {.ptr = dst}, from = {.ptr = (void *)(uintptr_t)src};
+    hcomm_status_t status = locate_sides(handle, &to, &from, size, kind);
+    if (status == HCOMM_OK)
+        status = copy_located(handle, &to, &from, size);
     if (status != HCOMM_OK)
         hc_error_prefix("hcomm_memcpy: ");
     return status;
@@ -242,11 +313,11 @@ HCOMM_API hcomm_status_t hcomm_memset(hcomm_handle_t handle, void *ptr, int valu
     struct hc_side to = {.ptr = ptr};
     hc_lock_acquire(&handle->lock);
     hcomm_status_t status = hc_device_locate(handle, ptr, size, &to.place);
+    hc_lock_release(&handle->lock);
     if (status == HCOMM_OK && handle->device)
         status = hc_device_fill(handle->device, &to, value, size);
     else if (status == HCOMM_OK && size)
         (void)memset(ptr, value, size);
-    hc_lock_release(&handle->lock);
     if (status != HCOMM_OK)
         hc_error_prefix("hcomm_memset: ");
     return status;

@@ -1,6 +1,7 @@
 /* The public point-to-point calls: checks, then the lock, then the work. */
 #include "runtime/core/core.h"
 
+#include "runtime/core/progress.h"
 #include "runtime/core/recv.h"
 #include "runtime/core/request.h"
 #include "runtime/core/send.h"
@@ -76,9 +77,33 @@ static void null_status(hcomm_message_status_t *status)
         *status = (hcomm_message_status_t){.source = HCOMM_RANK_NULL, .tag = HCOMM_ANY_TAG};
 }
 
-static inline hcomm_status_t start_send(const char *call, const void *buf, size_t size, int dest, int tag,
-                                        hcomm_comm_t comm, bool sync, hcomm_request_t *request)
+/*
+ * What nearly all sends are: of a good message, by the lock's owner, and gone at once. False when anything is
+ * in the way; nothing was sent then, and the longer way finds out. It makes no call but those that send, and
+ * the longer ways are tail calls, so that the registers it needs are all that is saved.
+ */
+static HC_INLINE bool send_quickly(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm)
 {
+    if (hc_unlikely(!send_is_good(buf, size, dest, tag, comm)))
+        return false;
+    struct hc_lock *lock = &comm->context->lock;
+    if (hc_unlikely(!hc_lock_try_biased(lock)))
+        return false;
+    bool sent = hc_send_quick(comm, comm->id, buf, size, dest, tag);
+    hc_lock_release_biased(lock);
+    return sent;
+}
+
+/* The same with the lock held, however it was taken. */
+static HC_NOINLINE bool send_at_once(struct hcomm_comm *comm, const void *buf, size_t size, int dest, int tag)
+{
+    return hc_send_quick(comm, comm->id, buf, size, dest, tag);
+}
+
+static HC_NOINLINE hcomm_status_t start_send(const void *buf, size_t size, int dest, int tag,
+                                             hcomm_comm_t comm, bool sync, hcomm_request_t *request)
+{
+    const char *call = sync ? "hcomm_issend" : "hcomm_isend";
     if (!request)
         return hc_error(HCOMM_ERR_INVALID, "%s: request is NULL", call);
     if (hc_unlikely(!send_is_good(buf, size, dest, tag, comm))) {
@@ -89,7 +114,7 @@ static inline hcomm_status_t start_send(const char *call, const void *buf, size_
     }
     hc_lock_acquire(&comm->context->lock);
     hcomm_status_t status = HCOMM_OK;
-    if (hc_likely(!sync && hc_send_quick(comm, comm->id, buf, size, dest, tag)))
+    if (!sync && send_at_once(comm, buf, size, dest, tag))
         *request = &comm->context->done_send;
     else
         status = hc_send_start(comm, comm->id, buf, size, dest, tag, sync, request);
@@ -100,23 +125,28 @@ static inline hcomm_status_t start_send(const char *call, const void *buf, size_
 HCOMM_API hcomm_status_t hcomm_isend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm,
                                      hcomm_request_t *request)
 {
-    return start_send("hcomm_isend", buf, size, dest, tag, comm, false, request);
+    if (hc_likely(request != NULL) && hc_likely(send_quickly(buf, size, dest, tag, comm))) {
+        *request = &comm->context->done_send;
+        return HCOMM_OK;
+    }
+    return start_send(buf, size, dest, tag, comm, false, request);
 }
 
 HCOMM_API hcomm_status_t hcomm_issend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm,
                                       hcomm_request_t *request)
 {
-    return start_send("hcomm_issend", buf, size, dest, tag, comm, true, request);
+    return start_send(buf, size, dest, tag, comm, true, request);
 }
 
-static inline hcomm_status_t blocking_send(const char *call, const void *buf, size_t size, int dest, int tag,
-                                           hcomm_comm_t comm, bool sync)
+static HC_NOINLINE hcomm_status_t blocking_send(const void *buf, size_t size, int dest, int tag,
+                                                hcomm_comm_t comm, bool sync)
 {
+    const char *call = sync ? "hcomm_ssend" : "hcomm_send";
     if (hc_unlikely(!send_is_good(buf, size, dest, tag, comm)))
         return is_null_rank(dest, tag, false, comm) ? HCOMM_OK : bad_send(call, buf, size, dest, tag, comm);
     struct hcomm_request *request = NULL;
     hc_lock_acquire(&comm->context->lock);
-    if (hc_likely(!sync && hc_send_quick(comm, comm->id, buf, size, dest, tag))) {
+    if (!sync && send_at_once(comm, buf, size, dest, tag)) {
         hc_lock_release(&comm->context->lock);
         return HCOMM_OK;
     }
@@ -129,16 +159,33 @@ static inline hcomm_status_t blocking_send(const char *call, const void *buf, si
 
 HCOMM_API hcomm_status_t hcomm_send(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm)
 {
-    return blocking_send("hcomm_send", buf, size, dest, tag, comm, false);
+    return hc_likely(send_quickly(buf, size, dest, tag, comm))
+               ? HCOMM_OK
+               : blocking_send(buf, size, dest, tag, comm, false);
 }
 
 HCOMM_API hcomm_status_t hcomm_ssend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm)
 {
-    return blocking_send("hcomm_ssend", buf, size, dest, tag, comm, true);
+    return blocking_send(buf, size, dest, tag, comm, true);
 }
 
-HCOMM_API hcomm_status_t hcomm_irecv(void *buf, size_t capacity, int source, int tag, hcomm_comm_t comm,
-                                     hcomm_request_t *request)
+/* What nearly all receives are: good, by the lock's owner, and not yet met. NULL: the longer way finds out.
+ */
+static HC_INLINE struct hcomm_request *post_quickly(void *buf, size_t capacity, int source, int tag,
+                                                    hcomm_comm_t comm)
+{
+    if (hc_unlikely(!recv_is_good(buf, capacity, source, tag, comm)))
+        return NULL;
+    struct hcomm_context *context = comm->context;
+    if (hc_unlikely(context->progress_thread_running) || hc_unlikely(!hc_lock_try_biased(&context->lock)))
+        return NULL;
+    struct hcomm_request *request = hc_recv_post(comm, buf, capacity, source, tag);
+    hc_lock_release_biased(&context->lock);
+    return request;
+}
+
+static HC_NOINLINE hcomm_status_t start_recv(void *buf, size_t capacity, int source, int tag,
+                                             hcomm_comm_t comm, hcomm_request_t *request)
 {
     if (!request)
         return hc_error(HCOMM_ERR_INVALID, "hcomm_irecv: request is NULL");
@@ -149,16 +196,22 @@ HCOMM_API hcomm_status_t hcomm_irecv(void *buf, size_t capacity, int source, int
         return HCOMM_OK;
     }
     hc_lock_acquire(&comm->context->lock);
-    hcomm_status_t status = HCOMM_OK;
-    struct hcomm_request *posted = hc_recv_post(comm, buf, capacity, source, tag);
-    if (hc_likely(posted != NULL))
-        *request = posted;
-    else
-        status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, request);
+    hcomm_status_t status = hc_recv_start(comm, comm->id, buf, capacity, source, tag, request);
     if (hc_unlikely(comm->context->progress_thread_running))
         hc_progress_thread_unpark(comm->context);
     hc_lock_release(&comm->context->lock);
     return status;
+}
+
+HCOMM_API hcomm_status_t hcomm_irecv(void *buf, size_t capacity, int source, int tag, hcomm_comm_t comm,
+                                     hcomm_request_t *request)
+{
+    struct hcomm_request *posted =
+        hc_likely(request != NULL) ? post_quickly(buf, capacity, source, tag, comm) : NULL;
+    if (hc_unlikely(!posted))
+        return start_recv(buf, capacity, source, tag, comm, request);
+    *request = posted;
+    return HCOMM_OK;
 }
 
 HCOMM_API hcomm_status_t hcomm_recv(void *buf, size_t capacity, int source, int tag, hcomm_comm_t comm,
@@ -172,6 +225,8 @@ HCOMM_API hcomm_status_t hcomm_recv(void *buf, size_t capacity, int source, int 
     }
     hc_lock_acquire(&comm->context->lock);
     hcomm_status_t status = hc_recv_blocking(comm, buf, capacity, source, tag, message_status);
+    if (hc_likely(status == HCOMM_OK))
+        hc_push_out(comm->context);
     hc_lock_release(&comm->context->lock);
     return status;
 }
@@ -195,6 +250,8 @@ HCOMM_API hcomm_status_t hcomm_sendrecv(const void *sendbuf, size_t sendsize, in
     } else {
         outcome = hc_request_finish(recv, status);
     }
+    if (sent == HCOMM_OK && outcome == HCOMM_OK)
+        hc_push_out(comm->context);
     hc_lock_release(&comm->context->lock);
     return sent != HCOMM_OK ? sent : outcome;
 }
@@ -239,11 +296,14 @@ static hcomm_status_t look_once(struct probe *probe)
 
 static hcomm_status_t look_until_found(struct probe *probe)
 {
+    struct hc_peer *source =
+        probe->source == HCOMM_ANY_SOURCE ? NULL : hc_comm_peer(probe->comm, probe->source);
     const struct hc_wait_params params = {
         .done = has_found,
         .arg = probe,
         .timeout_ms = probe->comm->context->settings.timeout_ms,
-        .watch = probe->source == HCOMM_ANY_SOURCE ? NULL : hc_comm_peer(probe->comm, probe->source),
+        .watch = source,
+        .partner = source,
     };
     if (hc_wait_for(probe->comm->context, &params) != HCOMM_OK)
         return hc_error(
@@ -279,6 +339,8 @@ static hcomm_status_t probe_for(const char *call, int source, int tag, hcomm_com
             *message = probe.found;
         }
     }
+    if (status == HCOMM_OK || status == HCOMM_IN_PROGRESS)
+        hc_push_out(comm->context);
     hc_lock_release(&comm->context->lock);
     return status;
 }
@@ -348,6 +410,8 @@ HCOMM_API hcomm_status_t hcomm_mrecv(void *buf, size_t capacity, hcomm_message_t
     status = receive_taken(buf, capacity, message, &request);
     if (status == HCOMM_OK)
         status = hc_request_finish(request, message_status);
+    if (status == HCOMM_OK)
+        hc_push_out(context);
     hc_lock_release(&context->lock);
     return status;
 }

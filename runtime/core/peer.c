@@ -1,6 +1,8 @@
 /* Reaching peers, lazily, and noticing that they are gone. */
 #include "runtime/core/peer.h"
 
+#include "runtime/core/device_ipc.h"
+
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/select.h"
@@ -210,14 +212,20 @@ static size_t eager_limit(const struct hc_peer *peer)
     return peer->context->settings.mode == HC_MODE_LARGE_MSG ? 0 : peer->attr->eager_max;
 }
 
-/* Gathering, the bandwidth limit and devices look at every message; without them small ones take the short way. */
+/* Gathering, the bandwidth limit and devices look at every message; without them small ones take the short
+ * way. */
 static size_t direct_limit(const struct hc_peer *peer)
 {
     const struct hc_settings *settings = &peer->context->settings;
     if (settings->mode == HC_MODE_SMALL_MSG || settings->bandwidth_limit || peer->context->device)
         return 0;
-    size_t fits = peer->attr->short_max - sizeof(struct hc_wire_match);
-    return (fits < peer->eager_max ? fits : peer->eager_max) + 1;
+    size_t limit = peer->attr->short_max - sizeof(struct hc_wire_match) + 1;
+    if (peer->eager_max < limit)
+        limit = peer->eager_max + 1;
+    if (peer->zcopy_min < limit)
+        limit = peer->zcopy_min;
+    /* from there on it matters whose memory it is */
+    return (peer->attr->caps & HC_CAP_MAP) && peer->attr->map_min < limit ? peer->attr->map_min : limit;
 }
 
 static void become_ready(struct hc_peer *peer, struct hc_ep *ep)
@@ -227,11 +235,12 @@ static void become_ready(struct hc_peer *peer, struct hc_ep *ep)
     peer->ops = ep->iface->transport;
     peer->attr = &ep->iface->attr;
     peer->eager_max = eager_limit(peer);
+    peer->zcopy_min = peer->attr->zcopy_min ? peer->attr->zcopy_min : SIZE_MAX;
     peer->direct_limit = direct_limit(peer);
     peer->gathers =
         peer->context->settings.mode == HC_MODE_SMALL_MSG && peer->rank != peer->context->job->rank;
-    peer->credit = peer->info.eager_window;
-    peer->window = peer->context->eager_window;
+    peer->window = peer->attr->caps & HC_CAP_WIDE_WINDOW ? peer->info.wide_window : peer->info.eager_window;
+    peer->credit = peer->window;
     peer->state = HC_PEER_READY;
     hc_list_remove(&peer->fetching);
     hc_counter_add(&peer->context->counters, HC_COUNTER_CONNECTIONS, 1);
@@ -434,6 +443,8 @@ static void fail_operations(struct hc_peer *peer)
     hc_rndv_fail_peer(peer);
     fail_receives(peer);
     hc_barrier_fail_peer(peer->context, peer);
+    if (peer->context->device)
+        hc_device_peer_failed(peer->context->device, peer);
     peer->credit = 0;
 }
 

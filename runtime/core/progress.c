@@ -1,11 +1,13 @@
 #include "runtime/core/progress.h"
 
+#include "runtime/core/device.h"
 #include "runtime/core/peer.h"
 #include "runtime/core/send.h"
 #include "runtime/core/stream.h"
 #include "runtime/core/wait.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { BURST_MS = 2, DRAIN_TURNS = 1000 };
 
@@ -217,6 +219,29 @@ const char *hc_progress_fault(const struct hcomm_context *context)
     return hc_progress_is_registered(context)
                ? NULL
                : "the handle is not of a context in use; it may be finalized already";
+}
+
+/* All contexts of a process are of one rank. */
+static void identify(const struct hcomm_context *context, char *text, size_t size)
+{
+    if (!*text)
+        (void)snprintf(text, size, "rank %u", context->job->rank);
+    size_t len = strlen(text);
+    if (context->device)
+        (void)snprintf(text + len, size - len, ", device %d (physical %d)", hc_device_id(context->device),
+                       hc_device_physical(context->device));
+}
+
+void hc_progress_identify(char *text, size_t size)
+{
+    struct hc_list *node;
+    text[0] = '\0';
+    hc_lock_acquire(&registry_lock);
+    hc_list_for_each(node, &registry)
+        identify(hc_list_entry(node, struct hcomm_context, registered), text, size);
+    hc_lock_release(&registry_lock);
+    if (!*text)
+        (void)snprintf(text, size, "no context is in use");
 }
 
 void hc_progress_register(struct hcomm_context *context)

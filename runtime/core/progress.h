@@ -21,6 +21,10 @@ void hc_progress_unregister(struct hcomm_context *context);
 bool hc_progress_is_registered(const struct hcomm_context *context);
 /* What is wrong with a handle that the application gave; NULL: nothing. */
 const char *hc_progress_fault(const struct hcomm_context *context);
+/* Whose process this is, for errors that are of no context: "rank 3, device 0 (physical 4)"; every context
+ * that has a device adds it. */
+enum { HC_IDENTITY_MAX = 160 };
+void hc_progress_identify(char *text, size_t size);
 /* Whether the process has contexts beside the one that asks. */
 bool hc_progress_has_others(void);
 /* Progress the others whose lock is free; `context` is the caller's. */
@@ -44,6 +48,7 @@ void hc_progress_check(struct hcomm_context *context) HC_COLD;
 static inline unsigned hc_progress_once(struct hcomm_context *context)
 {
     unsigned moved = 0;
+    context->rounds++;
     for (unsigned i = 0; i < context->num_polled; i++) {
         struct hc_iface *iface = context->polled[i];
         moved += iface->transport->progress(iface);
@@ -53,6 +58,16 @@ static inline unsigned hc_progress_once(struct hcomm_context *context)
     if (!moved && hc_unlikely(++context->idle_polls % HC_PROGRESS_POLLS_PER_CHECK == 0))
         hc_progress_check(context);
     return moved;
+}
+
+/*
+ * What completed sends have left gathered or queued here goes on: nobody may call again for a long time.
+ * Before an error is explained to the caller, or without one: others may come up meanwhile. Lock held.
+ */
+static inline void hc_push_out(struct hcomm_context *context)
+{
+    if (hc_unlikely(context->has_work))
+        (void)hc_progress(context);
 }
 
 #endif

@@ -1,6 +1,8 @@
 #include "runtime/core/recv.h"
 
 #include "runtime/base/copy.h"
+#include "runtime/core/device_ipc.h"
+#include "runtime/core/placement.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
@@ -37,16 +39,22 @@ static void credit_arrived(struct hc_peer *peer, const void *data, size_t len)
     if (len != sizeof(credit))
         return;
     (void)memcpy(&credit, data, sizeof(credit));
-    if (peer->state != HC_PEER_READY || credit.bytes > peer->info.eager_window) {
+    if (peer->state != HC_PEER_READY || credit.bytes > (uint64_t)peer->window) {
         hc_log_warn("%s returned more eager window than it was given: dropped", hc_peer_name(peer));
         return;
     }
     peer->credit += (int64_t)credit.bytes;
-    if (peer->credit > peer->info.eager_window)
-        peer->credit = peer->info.eager_window;
+    if (peer->credit > peer->window)
+        peer->credit = peer->window;
 }
 
 /* ---- delivery ---- */
+
+static inline void count_received(struct hcomm_context *context, size_t size)
+{
+    hc_counter_add(&context->counters, HC_COUNTER_EAGER_RECEIVED, 1);
+    hc_counter_add(&context->counters, HC_COUNTER_BYTES_RECEIVED, size);
+}
 
 static inline hcomm_status_t copy_payload(struct hcomm_request *request, const void *payload, size_t size)
 {
@@ -75,8 +83,7 @@ static inline void deliver_eager(struct hcomm_request *request, const void *payl
     struct hcomm_context *context = request->context;
     hcomm_status_t status = copy_payload(request, payload, size);
     request->light = !request->on_device;
-    hc_counter_add(&context->counters, HC_COUNTER_EAGER_RECEIVED, 1);
-    hc_counter_add(&context->counters, HC_COUNTER_BYTES_RECEIVED, size);
+    count_received(context, size);
     hc_request_complete(request, status);
 }
 
@@ -289,7 +296,11 @@ hcomm_status_t hc_message_receive(struct hcomm_comm *comm, struct hcomm_message 
 
 /* ---- blocking receives ---- */
 
-enum { AWAIT_POLLS = 2000, AWAIT_POLLS_OVERSUBSCRIBED = 1 };
+enum {
+    AWAIT_POLLS = 2000,
+    AWAIT_POLLS_OVERSUBSCRIBED = 1,
+    AWAIT_POLLS_APART = 100, /* the sender may be running, on another processor */
+};
 
 /* Whether a receive would be the oldest, and may keep the lock while it polls. */
 static inline bool may_await(struct hcomm_context *context, const struct hc_match_key *pattern)
@@ -299,10 +310,21 @@ static inline bool may_await(struct hcomm_context *context, const struct hc_matc
            (hc_likely(!context->match.num_messages) || !hc_match_find(&context->match, pattern));
 }
 
+static HC_NOINLINE unsigned polls_oversubscribed(struct hcomm_context *context,
+                                                 const struct hc_awaited *awaited)
+{
+    int source = awaited->pattern.source;
+    if (source < 0)
+        return AWAIT_POLLS_OVERSUBSCRIBED;
+    const struct hc_peer *peer = context->peers[hc_comm_world_rank(awaited->comm, source)];
+    return hc_placement_look(context, peer) == HC_APART ? AWAIT_POLLS_APART : AWAIT_POLLS_OVERSUBSCRIBED;
+}
+
 /* Poll for a while; whether something came for it. Keeps the lock, as long as nobody waits for it. */
 static bool await(struct hcomm_context *context, struct hc_awaited *awaited)
 {
-    unsigned polls = context->oversubscribed ? AWAIT_POLLS_OVERSUBSCRIBED : AWAIT_POLLS;
+    unsigned polls =
+        hc_unlikely(context->oversubscribed) ? polls_oversubscribed(context, awaited) : AWAIT_POLLS;
     context->awaited = awaited;
     for (;;) {
         (void)hc_progress_once(context);
@@ -373,24 +395,16 @@ static inline struct hc_awaited *take_awaited(struct hcomm_context *context, con
     return awaited;
 }
 
-static inline void describe_awaited(struct hc_awaited *awaited, struct hc_peer *peer,
-                                    const struct hc_match_key *key, size_t size)
-{
-    struct hcomm_context *context = peer->context;
-    awaited->source = key->source;
-    awaited->tag = key->tag;
-    awaited->size = size;
-    hc_counter_add(&context->counters, HC_COUNTER_EAGER_RECEIVED, 1);
-    hc_counter_add(&context->counters, HC_COUNTER_BYTES_RECEIVED, size);
-    return_credit(peer, size);
-}
-
 /* An eager message meets the awaited receive. */
 static HC_NOINLINE void deliver_awaited(struct hc_awaited *awaited, struct hc_peer *peer,
                                         const struct hc_match_key *key, const void *payload, size_t size)
 {
     hc_copy(awaited->buf, payload, hc_likely(size <= awaited->capacity) ? size : awaited->capacity);
-    describe_awaited(awaited, peer, key, size);
+    awaited->source = key->source;
+    awaited->tag = key->tag;
+    awaited->size = size;
+    count_received(peer->context, size);
+    return_credit(peer, size);
 }
 
 /* The message needs more than a copy: the awaited receive becomes a request. NULL without memory: the message
@@ -408,12 +422,12 @@ static void protocol_error(struct hc_peer *peer, const char *what)
     hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
 }
 
+/* The key is a copy, and that is what is checked: the message may lie in memory that the sender can still
+ * write. */
 static inline bool check_match(const struct hc_wire_match *match, struct hc_match_key *key)
 {
-    if (match->source > INT32_MAX || match->tag < 0)
-        return false;
     *key = (struct hc_match_key){match->comm, (int32_t)match->source, match->tag};
-    return true;
+    return (key->source | key->tag) >= 0;
 }
 
 /* The receive that an arrived message belongs to; NULL when it is unexpected. */
@@ -447,8 +461,8 @@ static HC_NOINLINE void keep_eager(struct hc_peer *peer, const struct hc_match_k
     hc_copy(message->payload, payload, size);
 }
 
-static inline void take_eager(struct hc_peer *peer, const struct hc_wire_match *match, const void *payload,
-                              size_t size)
+static HC_NOINLINE void take_eager(struct hc_peer *peer, const struct hc_wire_match *match,
+                                   const void *payload, size_t size)
 {
     struct hc_match_key key;
     if (hc_unlikely(!check_match(match, &key))) {
@@ -471,31 +485,67 @@ static inline void take_eager(struct hc_peer *peer, const struct hc_wire_match *
     return_credit(peer, size);
 }
 
-static void eager_arrived(struct hc_peer *peer, const void *data, size_t len)
+struct hcomm_request *hc_recv_begin(struct hc_peer *peer, const struct hc_wire_match *match, size_t size)
+{
+    struct hc_match_key key;
+    return check_match(match, &key) ? find_receive(peer, &key, size) : NULL;
+}
+
+void hc_recv_ended(struct hc_peer *peer, size_t size)
+{
+    count_received(peer->context, size);
+    return_credit(peer, size);
+}
+
+/* The receive that was posted first, if the message before was of the same key; NULL: look further. */
+static inline struct hcomm_request *first_of_recent(const struct hc_match *match,
+                                                    const struct hc_match_key *key)
+{
+    if (match->posted_wild || !hc_match_is_recent(match, key) || hc_list_empty(&match->recent->posted))
+        return NULL;
+    return hc_list_entry(match->recent->posted.next, struct hcomm_request, match.node);
+}
+
+/* What windows consist of, without a call: an eager payload of at most a line meets the receive above. */
+static HC_INLINE bool take_posted_line(struct hcomm_context *context, struct hc_peer *peer,
+                                       const struct hc_match_key *key, const void *payload, size_t size)
+{
+    struct hcomm_request *request = first_of_recent(&context->match, key);
+    if (!request || size > HC_CACHE_LINE || size > request->capacity || request->on_device ||
+        !hc_request_may_complete_light(request))
+        return false;
+    hc_match_unpost_first(&context->match, &request->match);
+    hc_copy_line_part(request->buf, payload, size);
+    request->finished = size;
+    describe(request, peer, key, size);
+    hc_request_complete_light(request);
+    count_received(context, size);
+    return true;
+}
+
+/* The commonest case: the awaited receive. */
+static HC_INLINE bool take_awaited_line(struct hcomm_context *context, const struct hc_match_key *key,
+                                        const void *payload, size_t size)
+{
+    struct hc_awaited *awaited = context->awaited;
+    if (size > awaited->capacity || !hc_match_takes(&awaited->pattern, key))
+        return false;
+    context->awaited = NULL;
+    hc_copy_line_part(awaited->buf, payload, size);
+    awaited->source = key->source;
+    awaited->tag = key->tag;
+    awaited->size = size;
+    count_received(context, size);
+    return true;
+}
+
+static HC_NOINLINE void eager_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     const struct hc_wire_match *match = data;
     if (hc_unlikely(len < sizeof(*match)))
         protocol_error(peer, "EAGER");
     else
         take_eager(peer, match, match + 1, len - sizeof(*match));
-}
-
-/* The commonest case, without a call: an eager message of at most a line that the awaited receive is for. */
-static inline bool take_awaited_line(struct hcomm_context *context, struct hc_peer *peer, const void *data,
-                                     size_t len)
-{
-    const struct hc_wire_match *match = data;
-    struct hc_match_key key;
-    if (!context->awaited || len < sizeof(*match) || len > HC_CACHE_LINE || !check_match(match, &key))
-        return false;
-    struct hc_awaited *awaited = context->awaited;
-    size_t size = len - sizeof(*match);
-    if (size > awaited->capacity || !hc_match_takes(&awaited->pattern, &key))
-        return false;
-    context->awaited = NULL;
-    hc_copy_line_part(awaited->buf, match + 1, size);
-    describe_awaited(awaited, peer, &key, size);
-    return true;
 }
 
 static void eager_sync_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -517,6 +567,19 @@ static void eager_sync_arrived(struct hc_peer *peer, const void *data, size_t le
     return_credit(peer, size);
 }
 
+/* One message of a batch. */
+static inline void take_item(struct hc_peer *peer, const struct hc_wire_batch *head,
+                             const struct hc_wire_batch_item *item, const void *payload)
+{
+    const struct hc_wire_match match = {.comm = head->comm, .source = head->source, .tag = item->tag};
+    struct hc_match_key key;
+    if (hc_likely(!peer->context->awaited) && hc_likely(check_match(&match, &key)) &&
+        hc_likely(take_posted_line(peer->context, peer, &key, payload, item->size)))
+        return_credit(peer, item->size);
+    else
+        take_eager(peer, &match, payload, item->size);
+}
+
 static void batch_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_batch head; /* copies: the message may lie in memory that the sender can still write */
@@ -534,8 +597,7 @@ static void batch_arrived(struct hc_peer *peer, const void *data, size_t len)
             protocol_error(peer, "BATCH");
             return;
         }
-        const struct hc_wire_match match = {.comm = head.comm, .source = head.source, .tag = item.tag};
-        take_eager(peer, &match, next + sizeof(item), item.size);
+        take_item(peer, &head, &item, next + sizeof(item));
         size_t used = sizeof(item) + hc_align_up((size_t)item.size, 8);
         next += used;
         len -= used;
@@ -628,6 +690,12 @@ static HC_NOINLINE void dispatch(struct hc_peer *peer, uint8_t id, const void *d
     case HC_WIRE_WITHDRAW:
         hc_rndv_withdraw_arrived(peer, data, len);
         break;
+    case HC_WIRE_RECALL:
+        hc_device_recall_arrived(peer, data, len);
+        break;
+    case HC_WIRE_RELEASED:
+        hc_device_released_arrived(peer, data, len);
+        break;
     case HC_WIRE_CREDIT:
         credit_arrived(peer, data, len);
         break;
@@ -652,14 +720,40 @@ static HC_COLD void arrived_from_unknown(struct hcomm_context *context, uint32_t
         dispatch(peer, id, data, len);
 }
 
+/*
+ * An eager message of at most a line meets the awaited receive, or the one that was posted first. Nothing is
+ * left to be done when it returns true but returning the credit.
+ */
+static HC_INLINE bool take_line(struct hcomm_context *context, struct hc_peer *peer, const void *data,
+                                size_t len)
+{
+    const struct hc_wire_match *match = data;
+    struct hc_match_key key;
+    size_t size = len - sizeof(*match);
+    if (hc_unlikely(size > HC_CACHE_LINE - sizeof(*match)) || hc_unlikely(!check_match(match, &key)))
+        return false;
+    return context->awaited ? take_awaited_line(context, &key, match + 1, size)
+                            : take_posted_line(context, peer, &key, match + 1, size);
+}
+
+/* What does not happen with most messages. */
+static HC_NOINLINE void arrived_otherwise(struct hcomm_context *context, uint32_t from, uint8_t id,
+                                          const void *data, size_t len)
+{
+    struct hc_peer *peer = from < context->job->size ? context->peers[from] : NULL;
+    if (hc_unlikely(!peer || peer->state == HC_PEER_FAILED))
+        arrived_from_unknown(context, from, id, data, len);
+    else
+        dispatch(peer, id, data, len);
+}
+
 void hc_core_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len)
 {
     struct hcomm_context *context = arg;
     struct hc_peer *peer = hc_likely(from < context->job->size) ? context->peers[from] : NULL;
-    if (hc_unlikely(!peer || peer->state == HC_PEER_FAILED))
-        arrived_from_unknown(context, from, id, data, len);
-    else if (hc_unlikely(id != HC_WIRE_EAGER))
-        dispatch(peer, id, data, len);
-    else if (!take_awaited_line(context, peer, data, len))
-        eager_arrived(peer, data, len);
+    if (hc_likely(id == HC_WIRE_EAGER) && hc_likely(peer != NULL) &&
+        hc_likely(peer->state != HC_PEER_FAILED) && hc_likely(take_line(context, peer, data, len)))
+        return_credit(peer, len - sizeof(struct hc_wire_match));
+    else
+        arrived_otherwise(context, from, id, data, len);
 }

@@ -19,9 +19,9 @@ static inline struct hcomm_request *hc_recv_request(struct hcomm_comm *comm, voi
 }
 
 /*
- * The short way to start a receive: there is no device, nothing unexpected is kept, and the pattern is that
- * of the receive or message before. NULL when anything is in the way: hc_recv_start() then finds the right
- * way.
+ * The short way to start a receive, without a call: there is no device, nothing unexpected is kept, the
+ * pattern is that of the receive or message before, and there is a request at hand. NULL when anything is in
+ * the way: hc_recv_start() then finds the right way.
  */
 static inline struct hcomm_request *hc_recv_post(struct hcomm_comm *comm, void *buf, size_t capacity,
                                                  int source, int tag)
@@ -29,7 +29,8 @@ static inline struct hcomm_request *hc_recv_post(struct hcomm_comm *comm, void *
     struct hc_match *match = &comm->context->match;
     const struct hc_match_key pattern = {comm->id, source, tag};
     struct hc_peer *peer = NULL;
-    if (match->num_messages || comm->context->device || !hc_match_is_recent(match, &pattern))
+    if (match->num_messages || comm->context->device || !hc_pool_has(&comm->context->request_pool) ||
+        !hc_match_is_recent(match, &pattern))
         return NULL;
     if (source != HCOMM_ANY_SOURCE) {
         peer = comm->context->peers[hc_comm_world_rank(comm, source)];
@@ -37,12 +38,18 @@ static inline struct hcomm_request *hc_recv_post(struct hcomm_comm *comm, void *
             return NULL;
     }
     struct hcomm_request *request = hc_recv_request(comm, buf, capacity, source, tag);
-    if (hc_unlikely(!request))
-        return NULL;
     request->peer = peer;
     hc_match_post_recent(match, &request->match);
     return request;
 }
+
+/*
+ * An eager message of `size` bytes begins to arrive in parts: the receive it belongs to, taken out of
+ * matching and described. NULL: there is none, or it wants the whole.
+ */
+struct hcomm_request *hc_recv_begin(struct hc_peer *peer, const struct hc_wire_match *match, size_t size);
+/* The last part has come; the request may have been given up meanwhile. */
+void hc_recv_ended(struct hc_peer *peer, size_t size);
 
 /* The oldest unexpected message for (source, tag) on a communicator, NULL when there is none; left in place.
  */

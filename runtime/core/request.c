@@ -158,6 +158,7 @@ hcomm_status_t hc_request_wait(struct hcomm_request *request)
         .activity = &request->activity,
         .timeout_ms = context->settings.timeout_ms,
         .watch = request->kind == HC_REQUEST_RECV ? request->peer : NULL,
+        .partner = request->peer,
     };
     hcomm_status_t status = hc_wait_for(context, &params);
     return status == HCOMM_ERR_TIMEOUT ? hc_request_explain_timeout(request) : status;

@@ -13,18 +13,34 @@ void hc_staged_free(struct hcomm_request *request);
 /* Sets the error detail; NULL. */
 struct hcomm_request *hc_request_no_memory(const struct hcomm_context *context) HC_COLD;
 
-/* A zeroed request of the communicator; NULL (with an error detail) when memory is exhausted. */
+/* All of a request that is set anew for each operation, up to its end here. */
+_Static_assert(offsetof(struct hcomm_request, stream_node) == 2 * sizeof(int) + 8 + 12 * sizeof(void *),
+               "hc_request_new() sets every field before stream_node");
+
+/*
+ * A zeroed request of the communicator; NULL (with an error detail) when memory is exhausted. Field by field:
+ * most are overwritten at once, and the compiler then leaves them out, which it does not with a memset. Where
+ * a receive is posted means nothing as long as it has no bin.
+ */
 static inline struct hcomm_request *hc_request_new(struct hcomm_comm *comm, enum hc_request_kind kind)
 {
     struct hcomm_context *context = comm->context;
     struct hcomm_request *request = hc_pool_get(&context->request_pool);
     if (hc_unlikely(!request))
         return hc_request_no_memory(context);
-    (void)memset(request, 0, offsetof(struct hcomm_request, stream_node)); /* what follows is zero */
+    comm->busy++;
     request->kind = kind;
+    atomic_init(&request->complete, false);
+    request->orphan = request->cancelled = request->immortal = false;
+    request->on_device = request->light = false;
+    request->status = HCOMM_OK;
     request->context = context;
     request->comm = comm;
-    comm->busy++;
+    request->peer = NULL;
+    request->source = request->tag = 0;
+    request->size = request->capacity = request->finished = 0;
+    request->buf = NULL;
+    request->match.bin = NULL;
     return request;
 }
 
@@ -57,6 +73,23 @@ static inline void hc_request_complete(struct hcomm_request *request, hcomm_stat
         hc_wake_sleepers(context);
     if (hc_unlikely(orphan))
         hc_request_free(request);
+}
+
+/* Whether completing the request, a light one, takes no more than hc_request_complete_light(). */
+static inline bool hc_request_may_complete_light(const struct hcomm_request *request)
+{
+    return !request->orphan && !request->context->sleepers;
+}
+
+/* Mark a light request complete that has succeeded. */
+static inline void hc_request_complete_light(struct hcomm_request *request)
+{
+    hc_assert(!atomic_load_explicit(&request->complete, memory_order_relaxed));
+    hc_assert(request->status == HCOMM_OK);
+    request->light = true;
+    request->comm->busy--;
+    /* release: as in hc_request_complete */
+    atomic_store_explicit(&request->complete, true, memory_order_release);
 }
 
 /* Whether the request is complete; also without the lock. */

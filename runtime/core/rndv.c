@@ -1,6 +1,8 @@
 #include "runtime/core/rndv.h"
 
 #include "runtime/base/copy.h"
+#include "runtime/core/device.h"
+#include "runtime/core/device_registration.h"
 #include "runtime/core/mapped.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/recv.h"
@@ -27,7 +29,8 @@ struct transfer_op {
 
 /* ---- ends ---- */
 
-static void release_transfer(struct hcomm_request *request)
+/* succeeded: the peer does not reach the buffer any more. */
+static void release_transfer(struct hcomm_request *request, bool succeeded)
 {
     struct hc_peer *peer = request->peer;
     hc_list_remove(&request->stream_node);
@@ -38,10 +41,8 @@ static void release_transfer(struct hcomm_request *request)
     }
     if (request->rkey)
         request->rkey->iface->transport->rkey_release(request->rkey);
-    if (request->mem)
-        request->mem->iface->transport->mem_dereg(request->mem);
+    hc_request_deregister(request, succeeded);
     request->rkey = NULL;
-    request->mem = NULL;
     (void)hc_mapped_end(request);
     if (hc_unlikely(request->staged != NULL))
         hc_staged_end(request);
@@ -55,7 +56,7 @@ static void release_transfer(struct hcomm_request *request)
 static void finish(struct hcomm_request *request, hcomm_status_t status)
 {
     struct hc_peer *peer = request->peer;
-    release_transfer(request);
+    release_transfer(request, status == HCOMM_OK);
     if (!hc_list_empty(&peer->rndv_waiting))
         hc_peer_set_pending(peer);
     hc_request_complete(request, status);
@@ -82,6 +83,13 @@ static size_t pack_rts(void *dest, void *arg)
     return size;
 }
 
+/* Whether the transport reaches the request's buffer itself; before there is one, it may. */
+static bool is_reached(const struct hcomm_request *request)
+{
+    const struct hc_iface_attr *attr = request->peer->attr;
+    return hc_likely(!request->on_device) || !attr || (attr->caps & HC_CAP_DEVICE_MEM);
+}
+
 /* What the receiver fetches, this rank's bandwidth limit could not hold back. */
 static bool wants_rma(const struct hcomm_request *request)
 {
@@ -93,20 +101,6 @@ static bool wants_rma(const struct hcomm_request *request)
            hc_mapped_offers(request->peer, request->buf, request->capacity);
 }
 
-static hcomm_status_t register_buffer(struct hcomm_request *request)
-{
-    struct hc_iface *iface = request->peer->ep->iface;
-    bool send = request->kind == HC_REQUEST_SEND;
-    size_t size = send ? request->capacity : request->accept;
-    const struct hc_mem_attr attr = {
-        .type = HC_MEMORY_HOST,
-        .device = -1,
-        .remote_read = send,
-        .remote_write = !send && (iface->attr.caps & HC_CAP_SHARE),
-    };
-    return iface->transport->mem_reg(iface, request->buf, size, &attr, &request->mem);
-}
-
 /* Without a registration the message still travels, in pieces. */
 static void offer_rma(struct hcomm_request *request, struct rts_pack *pack)
 {
@@ -114,9 +108,9 @@ static void offer_rma(struct hcomm_request *request, struct rts_pack *pack)
         pack->head.rkey_len =
             (uint32_t)hc_staged_offer(request, pack->rkey, sizeof(pack->rkey), &pack->head.offer);
     request->offer_kind = pack->head.offer;
-    if (hc_unlikely(pack->head.rkey_len || request->on_device))
+    if (hc_unlikely(pack->head.rkey_len || !is_reached(request)))
         return;
-    if (!wants_rma(request) || (!request->mem && register_buffer(request) != HCOMM_OK))
+    if (!wants_rma(request) || (!request->mem && hc_request_register(request) != HCOMM_OK))
         return;
     size_t room = HC_RKEY_MAX;
     if (request->peer->ops->rkey_pack(request->mem, pack->rkey, &room) != HCOMM_OK)
@@ -144,7 +138,7 @@ static hcomm_status_t with_id(struct hcomm_request *request)
 void hc_rndv_forget(struct hcomm_request *request)
 {
     if (request->id)
-        release_transfer(request);
+        release_transfer(request, false);
 }
 
 hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request, const struct hc_wire_match *match)
@@ -161,7 +155,7 @@ hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request, const struct hc_w
     if (status == HCOMM_OK)
         hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_SENT, 1);
     else if (status != HCOMM_AGAIN)
-        release_transfer(request);
+        release_transfer(request, false);
     return status;
 }
 
@@ -195,7 +189,7 @@ hcomm_status_t hc_rndv_send_eager_sync(struct hcomm_request *request, const stru
         hc_counter_add(&peer->context->counters, HC_COUNTER_EAGER_SENT, 1);
         hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT, request->capacity);
     } else if (status != HCOMM_AGAIN) {
-        release_transfer(request);
+        release_transfer(request, false);
     }
     return status;
 }
@@ -223,7 +217,7 @@ hcomm_status_t hc_rndv_send_owned(struct hc_peer *peer, const struct hc_wire_mat
     if (status == HCOMM_OK)
         return HCOMM_OK;
     hc_list_init(&request->stream_node);
-    release_transfer(request);
+    release_transfer(request, false);
     peer->context->world->busy--;
     hc_request_free(request);
     return status;
@@ -272,11 +266,6 @@ static struct transfer_op *new_op(struct hcomm_request *request, size_t size)
     return op;
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 struct data_pack {
     struct hc_wire_data head;
     const uint8_t *data;
@@ -294,12 +283,14 @@ static size_t pack_data(void *dest, void *arg)
 static hcomm_status_t send_piece_copied(struct hcomm_request *request, size_t *size)
 {
     struct hc_peer *peer = request->peer;
-    *size = smaller(request->accept - request->issued, peer->attr->bcopy_max - sizeof(struct hc_wire_data));
+    *size = hc_smaller(request->accept - request->issued, peer->attr->eager_max);
     struct data_pack pack = {
         .head = {.recv_id = request->remote_id, .offset = request->issued},
         .data = (const uint8_t *)request->buf + request->issued,
         .size = *size,
     };
+    if (sizeof(pack.head) + *size <= peer->attr->short_max)
+        return peer->ops->am_short(peer->ep, HC_WIRE_DATA, &pack.head, sizeof(pack.head), pack.data, *size);
     return peer->ops->am_bcopy(peer->ep, HC_WIRE_DATA, pack_data, &pack);
 }
 
@@ -307,8 +298,8 @@ static hcomm_status_t send_piece_zero_copy(struct hcomm_request *request, size_t
 {
     struct hc_peer *peer = request->peer;
     const struct hc_wire_data head = {.recv_id = request->remote_id, .offset = request->issued};
-    *size =
-        smaller(smaller(request->accept - request->issued, peer->attr->zcopy_max - sizeof(head)), PIECE_MAX);
+    *size = hc_smaller(hc_smaller(request->accept - request->issued, peer->attr->zcopy_max - sizeof(head)),
+                       PIECE_MAX);
     struct transfer_op *op = new_op(request, *size);
     if (!op)
         return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
@@ -323,7 +314,7 @@ static hcomm_status_t send_piece_zero_copy(struct hcomm_request *request, size_t
 static hcomm_status_t get_piece(struct hcomm_request *request, size_t *size)
 {
     struct hc_peer *peer = request->peer;
-    *size = smaller(request->accept - request->issued, peer->attr->rma_max);
+    *size = hc_smaller(request->accept - request->issued, peer->attr->rma_max);
     struct transfer_op *op = new_op(request, *size);
     if (!op)
         return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
@@ -506,6 +497,12 @@ static bool advance_once(struct hcomm_request *request)
     return !over;
 }
 
+/* With device memory in play, unless the transport gets it. */
+static bool is_staged(const struct hcomm_request *request)
+{
+    return (request->on_device && !request->rkey) || request->offer_kind;
+}
+
 static unsigned advance_streaming(struct hc_peer *peer)
 {
     unsigned moved = 0;
@@ -514,7 +511,7 @@ static unsigned advance_streaming(struct hc_peer *peer)
     {
         struct hcomm_request *request = hc_list_entry(node, struct hcomm_request, stream_node);
         unsigned pieces = 0;
-        if (hc_unlikely(request->on_device || request->offer_kind)) {
+        if (hc_unlikely(is_staged(request))) {
             moved += hc_staged_advance(request);
             continue;
         }
@@ -531,7 +528,7 @@ static unsigned advance_streaming(struct hc_peer *peer)
 static bool ask_to_place(struct hcomm_request *request, uint16_t flags)
 {
     struct hc_mapped_cts cts = {.head = {.flags = flags}};
-    if ((!request->mem && register_buffer(request) != HCOMM_OK) || !hc_mapped_invite(request, &cts))
+    if ((!request->mem && hc_request_register(request) != HCOMM_OK) || !hc_mapped_invite(request, &cts))
         return false;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_MAPPED, !flags);
     hc_control_send(request->peer, HC_WIRE_CTS, &cts, sizeof(cts.head) + cts.head.rkey_len);
@@ -566,16 +563,15 @@ static void fall_back_to_pieces(struct hcomm_request *request)
         peer->ipc_useless = true;
     }
     request->issued = 0;
-    request->way = HC_WAY_NONE;
     ask_for_pieces(request);
 }
 
 static hcomm_status_t prepare_get(struct hcomm_request *request, const void *rkey, size_t rkey_len)
 {
     struct hc_peer *peer = request->peer;
-    if (!(peer->attr->caps & (HC_CAP_RMA | HC_CAP_MAP)))
+    if (!(peer->attr->caps & (HC_CAP_RMA | HC_CAP_MAP)) || !is_reached(request))
         return HCOMM_ERR_UNSUPPORTED;
-    hcomm_status_t status = register_buffer(request);
+    hcomm_status_t status = hc_request_register(request);
     if (status != HCOMM_OK)
         return status;
     return peer->ops->rkey_unpack(peer->ep, rkey, rkey_len, &request->rkey);
@@ -607,6 +603,7 @@ static void start_receive(struct hcomm_request *request, const void *rkey, size_
         return;
     }
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_GET, 1);
+    hc_counter_add(&request->context->counters, HC_COUNTER_DEVICE_RDMA, request->on_device);
     if (hc_mapped_is_direct(request)) {
         hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_MAPPED, 1);
     }
@@ -630,7 +627,7 @@ static bool can_fetch(const struct hcomm_request *request, const struct hc_rndv_
     const struct hc_peer *peer = request->peer;
     if (hc_unlikely(offer->kind != HC_OFFER_RKEY))
         return hc_staged_can_fetch(request, offer);
-    return offer->rkey && !request->on_device && !(peer->rkey_useless && !(peer->attr->caps & HC_CAP_MAP));
+    return offer->rkey && is_reached(request) && !(peer->rkey_useless && !(peer->attr->caps & HC_CAP_MAP));
 }
 
 static void take_offer(struct hcomm_request *request, const struct hc_rndv_offer *offer)
@@ -652,7 +649,7 @@ void hc_rndv_receive(struct hcomm_request *request, const struct hc_rndv_offer *
     hc_list_init(&request->stream_node);
     request->remote_id = offer->send_id;
     request->remote_address = offer->address;
-    request->accept = smaller(offer->size, request->capacity);
+    request->accept = hc_smaller(offer->size, request->capacity);
     request->offer_kind = offer->kind;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_RECEIVED, 1);
     if (request->peer->state == HC_PEER_FAILED) {
@@ -842,6 +839,7 @@ static void sender_answered(struct hc_peer *peer, const struct hc_wire_fin *fin)
     if (!request || (request->transferring && !request->placing))
         return; /* given up meanwhile */
     hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT, request->capacity - request->finished);
+    hc_counter_add(&peer->context->counters, HC_COUNTER_DEVICE_RDMA, request->on_device && request->mem);
     finish(request, checked_status(fin->status));
 }
 

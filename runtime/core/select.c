@@ -85,9 +85,10 @@ static void open_usable(struct hcomm_context *context, struct hc_resource_list *
     }
 }
 
-/* Why others cannot be reached, for check_reach(): what was rejected, in the order in which it was asked. */
+/* Why others cannot be reached, for check_reach(): what was rejected, in the order in which it was asked, as
+ * much as there is room for. */
 struct rejections {
-    char text[384];
+    char text[340];
     size_t used;
 };
 
@@ -95,13 +96,16 @@ static void note_rejections(struct rejections *rejections, const struct hc_resou
 {
     for (size_t i = 0; i < list->count; i++) {
         const struct hc_resource *resource = &list->entries[i];
+        char *end = rejections->text + rejections->used;
         size_t room = sizeof(rejections->text) - rejections->used;
-        if (resource->usable || room <= 1)
+        if (resource->usable)
             continue;
-        int length = snprintf(rejections->text + rejections->used, room, "%s%s%s%s: %s",
-                              rejections->used ? "; " : ": ", resource->name, *resource->device ? " on " : "",
-                              resource->device, resource->reason);
-        rejections->used += length < (int)room ? (size_t)length : room - 1;
+        int length = snprintf(end, room, "%s%s%s%s: %s", rejections->used ? "; " : ": ", resource->name,
+                              *resource->device ? " on " : "", resource->device, resource->reason);
+        if (length < (int)room)
+            rejections->used += (size_t)length;
+        else
+            *end = 0; /* none is told in half */
     }
 }
 
@@ -133,6 +137,7 @@ static hcomm_status_t open_transport(struct hcomm_context *context, const struct
     if (!list)
         return hc_error(HCOMM_ERR_NO_MEMORY, "transports: out of memory");
     list->settings = &context->settings;
+    list->local_size = context->job->local_size;
     hcomm_status_t status = hc_transport_query_one(transport, list);
     if (status == HCOMM_OK && beyond_host)
         leave_out_shared_memory(list);
@@ -181,7 +186,10 @@ static hcomm_status_t check_reach(const struct hcomm_context *context, const str
     unsigned others = context->num_ifaces - (name_is_open(context, "self") ? 1 : 0);
     if (context->job->size == 1 || others > 0)
         return HCOMM_OK;
-    return hc_error(HCOMM_ERR_UNREACHABLE, "no transport to other ranks is usable%s", rejections->text);
+    return hc_error(HCOMM_ERR_UNREACHABLE,
+                    "no transport to other ranks is usable%s; change HCOMM_PROTOCOL or HCOMM_TRANSPORTS; "
+                    "hcomm_info --transports tells of all",
+                    rejections->text);
 }
 
 hcomm_status_t hc_select_open(struct hcomm_context *context, const struct hc_iface_params *params)

@@ -70,13 +70,81 @@ static hcomm_status_t send_eager(struct hc_peer *peer, const struct hc_wire_matc
     return HCOMM_OK;
 }
 
+/* ---- eager out of the sender's buffer ---- */
+
+/* An eager message that the transport is still reading from the buffer; from context->op_pool. */
+struct eager_op {
+    struct hc_op base;
+    struct hcomm_request *request;
+};
+
+static void eager_over(struct hcomm_request *request, hcomm_status_t status)
+{
+    request->ops = 0;
+    hc_rndv_forget(request);
+    hc_request_complete(request, status);
+}
+
+static void eager_done(struct hc_op *base, hcomm_status_t status)
+{
+    struct eager_op *op = hc_container_of(base, struct eager_op, base);
+    struct hcomm_request *request = op->request;
+    hc_pool_put(&request->context->op_pool, op);
+    eager_over(request, status);
+}
+
+/* With an id, like a rendezvous, the request is found when the peer fails before the buffer has been read. */
+static hcomm_status_t prepare_eager_op(struct hcomm_request *request, struct eager_op **op)
+{
+    hc_list_init(&request->stream_node);
+    hcomm_status_t status = hc_request_assign_id(request);
+    if (status != HCOMM_OK)
+        return status;
+    struct eager_op *made = hc_pool_get(&request->context->op_pool);
+    if (!made) {
+        hc_rndv_forget(request);
+        return hc_error(HCOMM_ERR_NO_MEMORY, "sending: out of memory");
+    }
+    *made = (struct eager_op){.base.done = eager_done, .request = request};
+    *op = made;
+    return HCOMM_OK;
+}
+
+/* HCOMM_AGAIN as send_eager(); HCOMM_OK: sent, and the request completes now or once the buffer has been
+ * read. */
+static hcomm_status_t send_eager_zero_copy(struct hc_peer *peer, const struct hc_wire_match *match,
+                                           struct hcomm_request *request)
+{
+    struct eager_op *op = NULL;
+    if (!hc_bandwidth_take(peer->context, request->capacity))
+        return HCOMM_AGAIN;
+    hcomm_status_t status = prepare_eager_op(request, &op);
+    if (status != HCOMM_OK)
+        return status;
+    status = peer->ops->am_zcopy(peer->ep, HC_WIRE_EAGER, match, sizeof(*match), request->buf,
+                                 request->capacity, NULL, &op->base);
+    if (status != HCOMM_IN_PROGRESS)
+        hc_pool_put(&request->context->op_pool, op);
+    if (status != HCOMM_OK && status != HCOMM_IN_PROGRESS) {
+        hc_rndv_forget(request);
+        return status;
+    }
+    peer->credit -= hc_eager_cost(request->capacity);
+    hc_count_eager_sent(peer->context, request->capacity);
+    request->ops = 1;
+    if (status == HCOMM_OK)
+        eager_over(request, HCOMM_OK);
+    return HCOMM_OK;
+}
+
 /* ---- gathering small messages (mode SMALL_MSG) ---- */
 
 /*
  * Messages to one peer, from one rank of one communicator, become one batch. It leaves when it has reached
  * its limit, before anything else is sent to the peer, and with the next progress. The limit starts low, so
  * that the receiver begins early, and doubles with each batch that reached it; progress, which finds the
- * sender at rest, resets it.
+ * sender at rest, resets it. The first message after a rest is not gathered: it may be an answer, and nothing
+ * says that others follow, or that its sender calls again soon.
  */
 
 static size_t copy_batch(void *dest, void *arg)
@@ -149,10 +217,20 @@ static void begin_batch(struct hc_peer *peer, const struct hc_wire_match *match)
     hc_peer_set_pending(peer);
 }
 
-/* False: it does not fit, and cannot be made to; send it otherwise. */
+/* Whether there was progress since the last message that was not gathered; it then is this one. */
+static bool rested(struct hc_peer *peer)
+{
+    uint32_t rounds = peer->context->rounds;
+    if (peer->batch_used || peer->rounds == rounds)
+        return false;
+    peer->rounds = rounds;
+    return true;
+}
+
+/* False: it is the first after a rest, or does not fit and cannot be made to; send it otherwise. */
 static bool gather(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf, size_t size)
 {
-    if (!have_batch(peer))
+    if (rested(peer) || !have_batch(peer))
         return false;
     if (!hc_batch_takes(peer, match, size) && flush_batch(peer) != HCOMM_OK)
         return false;
@@ -165,19 +243,6 @@ static bool gather(struct hc_peer *peer, const struct hc_wire_match *match, cons
 static bool may_gather(const struct hc_peer *peer, size_t size)
 {
     return peer->gathers && size <= HC_BATCH_PAYLOAD_MAX && size <= peer->eager_max;
-}
-
-bool hc_send_gathered(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size, int dest,
-                      int tag)
-{
-    struct hc_peer *peer = comm->context->peers[hc_comm_world_rank(comm, dest)];
-    const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
-    if (!peer || comm->context->device || !peer->batch_used || size > HC_BATCH_PAYLOAD_MAX ||
-        size > peer->eager_max || !hc_fifo_empty(&peer->send_queue) || peer->credit < hc_eager_cost(size) ||
-        !hc_batch_takes(peer, &match, size))
-        return false;
-    hc_batch_add(peer, tag, buf, size);
-    return true;
 }
 
 /* ---- queues ---- */
@@ -197,6 +262,12 @@ static bool fits_eager(const struct hc_peer *peer, size_t size)
 static bool goes_eager(const struct hc_peer *peer, const void *buf, size_t size)
 {
     return fits_eager(peer, size) && !hc_mapped_offers(peer, buf, size);
+}
+
+/* Out of the sender's buffer, or to leave with others: the request completes later. */
+static bool wants_op(const struct hc_peer *peer, size_t size)
+{
+    return size >= peer->zcopy_min || peer->ep->holds;
 }
 
 static hcomm_status_t queue_copy(struct hc_peer *peer, const struct hc_wire_match *match, const void *buf,
@@ -270,6 +341,8 @@ static hcomm_status_t send_request(struct hc_peer *peer, const struct hc_wire_ma
         return hc_rndv_send_eager_sync(request, match);
     /* with an id it was about to travel by rendezvous, and keeps to that: completing it here would leave the
      * id */
+    if (!request->sync && !request->id && eager && wants_op(peer, request->capacity))
+        return send_eager_zero_copy(peer, match, request);
     if (!request->sync && !request->id && eager) {
         status = send_eager(peer, match, request->buf, request->capacity);
         if (status == HCOMM_OK)
@@ -332,12 +405,12 @@ static hcomm_status_t send_general(struct hcomm_comm *comm, struct hc_peer *peer
                                    const struct hc_wire_match *match, const void *buf, size_t size, int dest,
                                    bool sync, struct hcomm_request **request)
 {
-    if (sync || !may_send_now(peer) || !goes_eager(peer, buf, size))
+    if (sync || !may_send_now(peer) || !goes_eager(peer, buf, size) || size >= peer->zcopy_min)
         return send_slow(comm, peer, match, buf, size, dest, sync, request);
     bool left = may_gather(peer, size) && gather(peer, match, buf, size);
-    if (!left && flush_batch(peer) == HCOMM_OK)
+    if (!left && !peer->ep->holds && flush_batch(peer) == HCOMM_OK)
         left = send_eager(peer, match, buf, size) == HCOMM_OK;
-    if (!left && may_copy(peer, size))
+    if (!left && !peer->ep->holds && may_copy(peer, size))
         left = queue_copy(peer, match, buf, size) == HCOMM_OK;
     if (!left)
         return send_slow(comm, peer, match, buf, size, dest, sync, request);

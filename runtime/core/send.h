@@ -23,17 +23,17 @@ static inline void hc_count_eager_sent(struct hcomm_context *context, size_t siz
  * The short way, which nearly all small messages take: straight into the transport. False when anything is in
  * the way (nothing was sent): hc_send_start() then finds the right way.
  */
-static inline bool hc_send_now(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
-                               int dest, int tag)
+static HC_INLINE bool hc_send_now(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
+                                  int dest, int tag)
 {
     struct hcomm_context *context = comm->context;
-    struct hc_peer *peer = context->peers[hc_comm_world_rank(comm, dest)];
-    if (hc_unlikely(!peer || size >= peer->direct_limit || peer->is_pending ||
-                    peer->credit < hc_eager_cost(size)))
-        return false;
     /* a hc_wire_match, written as it will be read, in words: the processor forwards a store to a load of its
      * size */
     const uint64_t match[] = {comm_id, hc_wire_match_word((uint32_t)comm->rank, tag)};
+    struct hc_peer *peer = context->peers[hc_comm_world_rank(comm, dest)];
+    if (hc_unlikely(!peer || size >= peer->direct_limit || peer->is_pending || peer->ep->holds ||
+                    peer->credit < hc_eager_cost(size)))
+        return false;
     if (hc_unlikely(peer->ops->am_short(peer->ep, HC_WIRE_EAGER, match, sizeof(match), buf, size) !=
                     HCOMM_OK))
         return false;
@@ -67,7 +67,7 @@ static inline bool hc_batch_takes(const struct hc_peer *peer, const struct hc_wi
 void hc_send_flush_full(struct hc_peer *peer);
 
 /* Add a message to the batch, for which it has room. */
-static inline void hc_batch_add(struct hc_peer *peer, int tag, const void *buf, size_t size)
+static HC_INLINE void hc_batch_add(struct hc_peer *peer, int tag, const void *buf, size_t size)
 {
     struct hc_wire_batch_item *item = (void *)(peer->batch + peer->batch_used);
     *item = (struct hc_wire_batch_item){.tag = tag, .size = (uint32_t)size};
@@ -81,14 +81,24 @@ static inline void hc_batch_add(struct hc_peer *peer, int tag, const void *buf, 
 }
 
 /* Mode SMALL_MSG: add to a batch that has begun. False: hc_send_start() finds the right way. */
-bool hc_send_gathered(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size, int dest,
-                      int tag);
+static HC_INLINE bool hc_send_gathered(struct hcomm_comm *comm, uint64_t comm_id, const void *buf,
+                                       size_t size, int dest, int tag)
+{
+    struct hc_peer *peer = comm->context->peers[hc_comm_world_rank(comm, dest)];
+    const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
+    if (!peer || !peer->batch_used || comm->context->device || size > HC_BATCH_PAYLOAD_MAX ||
+        size > peer->eager_max || !hc_fifo_empty(&peer->send_queue) || peer->credit < hc_eager_cost(size) ||
+        !hc_batch_takes(peer, &match, size))
+        return false;
+    hc_batch_add(peer, tag, buf, size);
+    return true;
+}
 
 /* Whichever of the two applies. */
-static inline bool hc_send_quick(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
-                                 int dest, int tag)
+static HC_INLINE bool hc_send_quick(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size,
+                                    int dest, int tag)
 {
-    return hc_send_now(comm, comm_id, buf, size, dest, tag) ||
+    return hc_likely(hc_send_now(comm, comm_id, buf, size, dest, tag)) ||
            (comm->context->settings.mode == HC_MODE_SMALL_MSG &&
             hc_send_gathered(comm, comm_id, buf, size, dest, tag));
 }

@@ -57,11 +57,6 @@ static struct hc_device *device_of(const struct hcomm_request *request)
     return request->context->device;
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- what a request keeps ---- */
 
 static struct hc_staged *staged_new(struct hc_device *device)
@@ -96,7 +91,7 @@ const char *hc_staged_detail(const struct hcomm_request *request)
 static void close_import(struct hcomm_request *request)
 {
     if (request->staged->imported)
-        hc_device_close_import(device_of(request), &request->staged->offer);
+        hc_device_close_import(device_of(request), request->peer, &request->staged->offer);
     request->staged->imported = false;
 }
 
@@ -136,6 +131,17 @@ static hcomm_status_t no_memory(void)
     return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
 }
 
+/*
+ * HCOMM_AGAIN: no piece is left now. Receives leave half of the pieces to sends: they can do without, and
+ * hold theirs until the peer has sent more, who may wait for a piece itself.
+ */
+static hcomm_status_t get_piece(struct hcomm_request *request, void **piece)
+{
+    struct hc_staging *staging = &device_of(request)->staging;
+    return request->kind == HC_REQUEST_SEND ? hc_staging_get(staging, piece)
+                                            : hc_staging_get_spare(staging, piece);
+}
+
 /* HCOMM_AGAIN: no piece is left now. */
 static hcomm_status_t stage_new(struct hcomm_request *request, size_t offset, bool with_piece,
                                 struct stage **out)
@@ -145,7 +151,7 @@ static hcomm_status_t stage_new(struct hcomm_request *request, size_t offset, bo
     void *piece = NULL;
     hcomm_status_t status = !staged ? no_memory() : HCOMM_OK;
     if (status == HCOMM_OK && with_piece)
-        status = hc_staging_get(&device->staging, &piece);
+        status = get_piece(request, &piece);
     if (status != HCOMM_OK)
         return status;
     struct stage *stage = hc_pool_get(&device->stage_pool);
@@ -285,7 +291,7 @@ static hcomm_status_t send_part(struct stage *stage)
     struct piece_pack pack = {
         .head = {.recv_id = stage->request->remote_id, .offset = stage->offset + stage->sent},
         .data = (const uint8_t *)stage->piece + stage->sent,
-        .size = smaller(stage->size - stage->sent, room),
+        .size = hc_smaller(stage->size - stage->sent, room),
     };
     if (!hc_bandwidth_take(peer->context, pack.size))
         return HCOMM_AGAIN;
@@ -387,7 +393,7 @@ static unsigned move_stages(struct hcomm_request *request)
 static size_t piece_size(const struct hcomm_request *request)
 {
     size_t part = hc_align_up(request->accept / PIECES_PER_MESSAGE, HC_CACHE_LINE);
-    return smaller(part < PIECE_MIN ? PIECE_MIN : part, device_of(request)->staging.piece_size);
+    return hc_smaller(part < PIECE_MIN ? PIECE_MIN : part, device_of(request)->staging.piece_size);
 }
 
 static unsigned stages_of(const struct hcomm_request *request)
@@ -411,7 +417,7 @@ static bool add_piece(struct hcomm_request *request)
         fail(request, status);
     if (status != HCOMM_OK)
         return status < 0;
-    stage->size = smaller(piece_size(request), request->accept - request->issued);
+    stage->size = hc_smaller(piece_size(request), request->accept - request->issued);
     stage->to = pinned(stage->piece);
     stage->from = buffer(request, stage->offset);
     request->issued += stage->size;
@@ -450,14 +456,6 @@ unsigned hc_staged_advance(struct hcomm_request *request)
 
 /* ---- arriving pieces ---- */
 
-/* From now on progress looks after the request's copies. */
-static void watch(struct hcomm_request *request)
-{
-    if (hc_list_empty(&request->stream_node))
-        hc_list_append(&request->peer->streaming, &request->stream_node);
-    hc_peer_set_pending(request->peer);
-}
-
 /* Without pinned memory the device copies out of the transport's, and we wait for it. */
 static void arrive_unstaged(struct hcomm_request *request, size_t offset, const void *data, size_t len)
 {
@@ -478,9 +476,19 @@ static struct stage *filling_stage(const struct hcomm_request *request)
     return stage->state == FILLING ? stage : NULL;
 }
 
-/* The piece is full, or something else comes next. */
+/* From now on progress looks after the request's copies. */
+static void watch(struct hcomm_request *request)
+{
+    if (hc_list_empty(&request->stream_node))
+        hc_list_append(&request->peer->streaming, &request->stream_node);
+    hc_peer_set_pending(request->peer);
+}
+
+/* The piece is full, or something else comes next, which may have no piece of its own: whoever adds the last bytes
+ * to the message, this one is looked after from now on. */
 static void close_filling(struct stage *stage)
 {
+    watch(stage->request);
     stage->to = buffer(stage->request, stage->offset);
     stage->from = pinned(stage->piece);
     stage->state = WAITING;
@@ -511,7 +519,6 @@ static void arrive_staged(struct stage *stage, const void *data, size_t len)
     stage->size += len;
     if (stage->size >= piece_size(request) || request->issued == request->accept)
         close_filling(stage);
-    watch(request);
 }
 
 void hc_staged_arrive(struct hcomm_request *request, size_t offset, const void *data, size_t len)
@@ -576,9 +583,8 @@ static bool make_offer(struct hcomm_request *request)
     struct hc_staged *staged = staged_of(request);
     if (!staged || staged->offered)
         return staged != NULL;
-    hcomm_status_t status =
-        hc_device_export(device_of(request), request->buf, request->capacity, request->peer->info.device_pid,
-                         &staged->offer, &staged->temporary);
+    hcomm_status_t status = hc_device_export(device_of(request), request->buf, request->capacity,
+                                             request->peer, &staged->offer, &staged->temporary);
     staged->offered = status == HCOMM_OK;
     if (status != HCOMM_OK)
         denied(request->peer);
@@ -627,7 +633,8 @@ static hcomm_status_t fetch_imported(struct hcomm_request *request, const void *
     if (!shares_devices(request->peer))
         return hc_error(HCOMM_ERR_PROTOCOL, "it is of another host, or its sharing is switched off here");
     (void)memcpy(&staged->offer, bytes, sizeof(staged->offer));
-    hcomm_status_t status = hc_device_import(device_of(request), &staged->offer, request->accept, &from->ptr);
+    hcomm_status_t status =
+        hc_device_import(device_of(request), request->peer, &staged->offer, request->accept, &from->ptr);
     staged->imported = status == HCOMM_OK;
     from->place = HC_PLACE_DEVICE;
     from->imported = true;
@@ -755,6 +762,8 @@ static hcomm_status_t alloc_pinned(void *arg, size_t size, void **ptr)
     int code = device->acl->aclrtMallocHost(ptr, size);
     if (code != HC_ACL_OK)
         status = hc_device_error(device, code, "allocating %zu bytes of pinned memory", size);
+    else
+        hc_counter_add(&device->context->counters, HC_COUNTER_DEVICE_PIECES, 1);
     hc_device_leave(device, previous);
     return status;
 }

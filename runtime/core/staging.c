@@ -77,6 +77,15 @@ hcomm_status_t hc_staging_get(struct hc_staging *staging, void **piece)
     return status;
 }
 
+hcomm_status_t hc_staging_get_spare(struct hc_staging *staging, void **piece)
+{
+    hc_lock_acquire(&staging->lock);
+    hcomm_status_t status =
+        staging->stats.in_use >= staging->most / 2 ? HCOMM_AGAIN : get_locked(staging, piece);
+    hc_lock_release(&staging->lock);
+    return status;
+}
+
 /* At the end of a window: half of what nobody needed goes, so that a short pause costs little. */
 static void shrink(struct hc_staging *staging)
 {

@@ -53,6 +53,8 @@ void hc_staging_fini(struct hc_staging *staging);
  * may exist are in use; put one back first. Otherwise what the memory's alloc returned.
  */
 hcomm_status_t hc_staging_get(struct hc_staging *staging, void **piece) HC_MUST_CHECK;
+/* The same for who can do without: HCOMM_AGAIN when half of all that may be held is in use. */
+hcomm_status_t hc_staging_get_spare(struct hc_staging *staging, void **piece) HC_MUST_CHECK;
 void hc_staging_put(struct hc_staging *staging, void *piece);
 
 void hc_staging_stats(struct hc_staging *staging, struct hc_staging_stats *stats);

@@ -87,14 +87,21 @@ void hc_streams_take_signal(struct hc_streams *streams)
 
 /* ---- handles ---- */
 
+static void report_foreign(const char *call, hcomm_stream_t handle)
+{
+    char who[HC_IDENTITY_MAX];
+    hc_progress_identify(who, sizeof(who));
+    (void)hc_error(HCOMM_ERR_INVALID,
+                   "%s: %s: %p is no stream of hcomm: never created, destroyed, or of a context that has "
+                   "ended; a device runtime's stream is adopted with hcomm_stream_adopt() first",
+                   call, who, (void *)handle);
+}
+
 struct hcomm_stream *hc_stream_find(const char *call, hcomm_stream_t handle)
 {
     struct hcomm_stream *stream = hc_handle_object(HC_HANDLE_STREAM, handle);
     if (hc_unlikely(!stream)) {
-        (void)hc_error(HCOMM_ERR_INVALID,
-                       "%s: %p is no stream of hcomm: never created, destroyed, or of a context that has "
-                       "ended; a device runtime's stream is adopted with hcomm_stream_adopt() first",
-                       call, (void *)handle);
+        report_foreign(call, handle);
         return NULL;
     }
     const struct hcomm_context *context = stream->streams->context;

@@ -1,7 +1,8 @@
 /*
  * Streams, events and groups inside the core. stream.c owns the objects, stream_run.c carries operations out,
  * stream_ops.c holds the calls that enqueue, stream_worker.c the threads that host functions run on,
- * stream_device.c what differs with a device, event.c and group.c the rest.
+ * stream_device.c what differs with a device, stream_report.c the thread that older device runtimes need for
+ * it, event.c and group.c the rest.
  *
  * Everything is guarded by the context's lock, unless said otherwise. Operations are advanced by
  * hc_progress(), that is by whichever thread waits in the context, and by the progress thread, which the
@@ -25,6 +26,7 @@
 
 struct hc_workers;
 struct hc_gate;
+struct hc_reporter;
 struct hc_acl;
 
 enum {
@@ -124,6 +126,7 @@ struct hc_streams {
     int signal_fd;              /* readable: look at the operations; see hc_streams_signal() */
     atomic_bool signalled;
     void *signal_stream;           /* device: where notifies are set */
+    struct hc_reporter *reporter;  /* device: NULL while no stream has needed it */
     atomic_uint callbacks;         /* device: host functions in its queues that have not run */
     atomic_bool closed;            /* callbacks that come now come too late */
     const struct hc_acl *late_acl; /* closed: what those callbacks still need */
@@ -267,5 +270,19 @@ bool hc_gate_event_is_done(struct hc_record *record);
 void hc_gate_event_destroy(struct hc_record *record);
 /* End of the streams: false when callbacks of the device are still to come. Lock not held. */
 bool hc_gates_fini(struct hc_streams *streams);
+
+/* ---- stream_report.c; no lock needed ---- */
+
+/* Whether host functions need a thread of ours, and whether the device runtime has what that takes. */
+bool hc_reporter_is_needed(const struct hc_acl *acl);
+bool hc_reporter_is_possible(const struct hc_acl *acl);
+hcomm_status_t hc_reporter_create(struct hc_device *device, struct hc_reporter **reporter) HC_MUST_CHECK;
+void hc_reporter_destroy(struct hc_reporter *reporter); /* NULL: does nothing, as the next */
+/* Callbacks are still to come: it runs them, and goes when its streams do. */
+void hc_reporter_leave(struct hc_reporter *reporter);
+/* The device runtime's code; its device is current. */
+int hc_reporter_subscribe(struct hc_reporter *reporter, void *native);
+/* False: the stream is too busy, and stays subscribed. Its device is current. */
+bool hc_reporter_unsubscribe(struct hc_reporter *reporter, void *native);
 
 #endif

@@ -20,6 +20,7 @@ struct hc_gate {
     hc_acl_stream_t native;
     hc_acl_notify_t notify; /* set when an operation is complete */
     bool adopted;
+    bool subscribed;   /* to the context's reporter */
     bool broken;       /* the device's stream has failed: nothing arrives any more */
     uint64_t watch_at; /* clock, of the next look at the device's stream */
 };
@@ -46,18 +47,35 @@ void *hc_gate_native(const struct hcomm_stream *stream)
 
 /* ---- open and close ---- */
 
-static hcomm_status_t check_runtime(const struct hc_acl *acl)
+static hcomm_status_t check_runtime(const struct hcomm_context *context)
 {
-    if (acl->aclrtLaunchHostFunc && acl->aclrtCreateNotify && acl->aclrtDestroyNotify &&
-        acl->aclrtRecordNotify && acl->aclrtWaitAndResetNotify)
+    const struct hc_acl *acl = hc_device_acl(context->device);
+    bool calls = !hc_reporter_is_needed(acl) || hc_reporter_is_possible(acl);
+    bool notifies = acl->aclrtCreateNotify && acl->aclrtDestroyNotify && acl->aclrtRecordNotify &&
+                    acl->aclrtWaitAndResetNotify;
+    if (calls && notifies)
         return HCOMM_OK;
-    return hc_error(HCOMM_ERR_UNSUPPORTED,
-                    "streams of a device need aclrtLaunchHostFunc and notifies, which %s does not have: "
-                    "install a newer one, or use device_id -1 (host only)",
-                    acl->library);
+    return hc_error(
+        HCOMM_ERR_UNSUPPORTED,
+        "rank %u: device %d (physical %d): streams need %s%s%s, which %s does not have: install a "
+        "newer one, or use device_id -1 (host only)",
+        context->job->rank, hc_device_id(context->device), hc_device_physical(context->device),
+        calls ? "" : "aclrtLaunchHostFunc (or aclrtLaunchCallback and reports)",
+        calls || notifies ? "" : " and ",
+        notifies ? "" : "notifies (aclrtCreateNotify, aclrtWaitAndResetNotify)", acl->library);
 }
 
-/* Everything that the device runtime gives; the device is current. */
+/* Streams of the context beside this one. The lock is not held. */
+static unsigned other_streams(const struct hcomm_stream *stream)
+{
+    struct hc_lock *lock = &stream->streams->context->lock;
+    hc_lock_acquire(lock);
+    unsigned count = stream->streams->num_streams - 1;
+    hc_lock_release(lock);
+    return count;
+}
+
+/* Everything that the device runtime gives; the device is current. The lock is not held. */
 static hcomm_status_t make_native(struct hcomm_stream *stream, void *native)
 {
     struct hc_gate *gate = stream->gate;
@@ -67,13 +85,13 @@ static hcomm_status_t make_native(struct hcomm_stream *stream, void *native)
     int code = gate->adopted ? acl->aclrtStreamQuery(native, &state) : acl->aclrtCreateStream(&gate->native);
     if (code != HC_ACL_OK)
         return hc_device_error(device_of(stream), code, "%s a stream, with %u in use in this context",
-                               gate->adopted ? "adopting" : "creating", stream->streams->num_streams - 1);
+                               gate->adopted ? "adopting" : "creating", other_streams(stream));
     code = acl->aclrtCreateNotify(&gate->notify, 0);
     if (code == HC_ACL_OK)
         return HCOMM_OK;
     hcomm_status_t status = hc_device_error(device_of(stream), code,
                                             "creating a notify for a stream, with %u in use in this context",
-                                            stream->streams->num_streams - 1);
+                                            other_streams(stream));
     if (!gate->adopted)
         (void)acl->aclrtDestroyStream(gate->native);
     return status;
@@ -91,6 +109,50 @@ static hcomm_status_t make_signal_stream(struct hcomm_stream *stream)
                              : hc_device_error(context->device, code, "creating a stream for notifies");
 }
 
+static hcomm_status_t make_reporter(struct hcomm_stream *stream)
+{
+    struct hc_streams *streams = stream->streams;
+    hcomm_status_t status = HCOMM_OK;
+    hc_lock_acquire(&streams->context->lock);
+    if (!streams->reporter)
+        status = hc_reporter_create(streams->context->device, &streams->reporter);
+    hc_lock_release(&streams->context->lock);
+    return status;
+}
+
+/* A stream of the application may have a thread of its own subscribed already: that one serves us, too. */
+static hcomm_status_t subscribe(struct hcomm_stream *stream)
+{
+    struct hc_gate *gate = stream->gate;
+    int code = hc_reporter_subscribe(stream->streams->reporter, gate->native);
+    gate->subscribed = code == HC_ACL_OK;
+    if (gate->subscribed || (gate->adopted && code == HC_ACL_STREAM_NOT_SUBSCRIBED))
+        return HCOMM_OK;
+    return hc_device_error(device_of(stream), code, "subscribing to a stream's host functions");
+}
+
+static void drop_native(struct hcomm_stream *stream)
+{
+    struct hc_gate *gate = stream->gate;
+    const struct hc_acl *acl = acl_of(stream);
+    if (gate->subscribed && !hc_reporter_unsubscribe(stream->streams->reporter, gate->native) &&
+        gate->adopted)
+        hc_log_debug("stream %u: the device's stream is busy, and stays subscribed", stream->number);
+    if (!gate->adopted && acl->aclrtDestroyStream(gate->native) != HC_ACL_OK)
+        hc_log_debug("stream %u: the device's stream cannot be destroyed", stream->number);
+    if (acl->aclrtDestroyNotify(gate->notify) != HC_ACL_OK)
+        hc_log_debug("stream %u: its notify cannot be destroyed", stream->number);
+}
+
+/* Everything that host functions need; the device is current. */
+static hcomm_status_t prepare_calls(struct hcomm_stream *stream)
+{
+    if (!hc_reporter_is_needed(acl_of(stream)))
+        return HCOMM_OK;
+    hcomm_status_t status = make_reporter(stream);
+    return status == HCOMM_OK ? subscribe(stream) : status;
+}
+
 static hcomm_status_t make_all(struct hcomm_stream *stream, void *native)
 {
     int previous;
@@ -100,13 +162,18 @@ static hcomm_status_t make_all(struct hcomm_stream *stream, void *native)
     status = make_signal_stream(stream);
     if (status == HCOMM_OK)
         status = make_native(stream, native);
+    if (status == HCOMM_OK) {
+        status = prepare_calls(stream);
+        if (status != HCOMM_OK)
+            drop_native(stream);
+    }
     hc_device_leave(device_of(stream), previous);
     return status;
 }
 
 hcomm_status_t hc_gate_open(struct hcomm_stream *stream, bool adopt, void *native)
 {
-    hcomm_status_t status = check_runtime(acl_of(stream));
+    hcomm_status_t status = check_runtime(stream->streams->context);
     if (status != HCOMM_OK)
         return status;
     struct hc_gate *gate = calloc(1, sizeof(*gate));
@@ -129,13 +196,9 @@ void hc_gate_close(struct hcomm_stream *stream)
     struct hc_gate *gate = stream->gate;
     if (!gate)
         return;
-    const struct hc_acl *acl = acl_of(stream);
     int previous;
     if (hc_device_enter(device_of(stream), &previous) == HCOMM_OK) {
-        if (!gate->adopted && acl->aclrtDestroyStream(gate->native) != HC_ACL_OK)
-            hc_log_debug("stream %u: the device's stream cannot be destroyed", stream->number);
-        if (acl->aclrtDestroyNotify(gate->notify) != HC_ACL_OK)
-            hc_log_debug("stream %u: its notify cannot be destroyed", stream->number);
+        drop_native(stream);
         hc_device_leave(device_of(stream), previous);
     }
     (void)pthread_mutex_destroy(&gate->mutex);
@@ -177,12 +240,18 @@ static void arrive(void *arg)
     atomic_fetch_sub_explicit(&streams->callbacks, 1, memory_order_release);
 }
 
+static int launch_on(const struct hc_acl *acl, hc_acl_stream_t native, struct hc_stream_op *op)
+{
+    return hc_reporter_is_needed(acl) ? acl->aclrtLaunchCallback(arrive, op, HC_ACL_CALLBACK_BLOCK, native)
+                                      : acl->aclrtLaunchHostFunc(native, arrive, op);
+}
+
 /* The device is current, gate->mutex held. */
 static int launch(struct hcomm_stream *stream, struct hc_stream_op *op)
 {
     struct hc_streams *streams = stream->streams;
     atomic_fetch_add_explicit(&streams->callbacks, 1, memory_order_relaxed);
-    int code = acl_of(stream)->aclrtLaunchHostFunc(stream->gate->native, arrive, op);
+    int code = launch_on(acl_of(stream), stream->gate->native, op);
     if (code != HC_ACL_OK)
         atomic_fetch_sub_explicit(&streams->callbacks, 1, memory_order_relaxed);
     return code;
@@ -537,6 +606,7 @@ bool hc_gates_fini(struct hc_streams *streams)
         streams->late_device = hc_device_id(context->device);
         /* release: partner is the acquire in arrive */
         atomic_store_explicit(&streams->closed, true, memory_order_release);
+        hc_reporter_leave(streams->reporter);
         return false;
     }
     hc_list_for_each(node, &streams->all) hc_gate_close(hc_list_entry(node, struct hcomm_stream, all));
@@ -544,5 +614,6 @@ bool hc_gates_fini(struct hc_streams *streams)
         (void)hc_device_acl(context->device)->aclrtDestroyStream(streams->signal_stream); /* its last use */
         hc_device_leave(context->device, previous);
     }
+    hc_reporter_destroy(streams->reporter);
     return true;
 }

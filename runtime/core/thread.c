@@ -100,10 +100,9 @@ void hc_progress_thread_unpark(struct hcomm_context *context)
 
 void hc_progress_thread_kick(struct hcomm_context *context)
 {
-    if (hc_likely(!context->progress_thread_running))
-        return;
     hc_progress_thread_unpark(context);
-    if (context->sleepers)
+    if (hc_unlikely(
+            context->sleepers)) /* also without the thread: who sleeps in a call makes progress for all */
         hc_wake_sleepers(context);
 }
 

@@ -273,18 +273,26 @@ HCOMM_API hcomm_status_t hcomm_get_topology(hcomm_handle_t handle, const hcomm_t
     return status;
 }
 
+struct resources {
+    struct hc_resource_list list;
+    char texts[HC_RESOURCE_MAX][HC_THRESHOLDS_MAX];
+};
+
 /* Lock held. */
 static hcomm_status_t query_resources(struct hcomm_context *context)
 {
-    struct hc_resource_list *list = calloc(1, sizeof(*list));
-    if (!list)
+    struct resources *resources = calloc(1, sizeof(*resources));
+    if (!resources)
         return hc_error(HCOMM_ERR_NO_MEMORY, "transports: no memory for the list");
+    struct hc_resource_list *list = &resources->list;
+    list->texts = resources->texts;
     list->settings = &context->settings;
+    list->local_size = context->job->local_size;
     hcomm_status_t status = hc_transport_query(list);
     if (status == HCOMM_OK)
         context->resources = list;
     else
-        free(list);
+        free(resources);
     return status;
 }
 
@@ -306,6 +314,7 @@ HCOMM_API hcomm_status_t hcomm_transport_get(hcomm_handle_t handle, unsigned ind
             .reason = resource->reason,
             .latency = resource->latency,
             .bandwidth = resource->bandwidth,
+            .thresholds = resource->usable && resource->thresholds ? resource->thresholds : "",
         };
     }
     hc_lock_release(&handle->lock);
@@ -317,7 +326,8 @@ void hc_topology_fini(struct hcomm_context *context)
     if (context->topology)
         free_topology(hc_container_of(context->topology, struct topology, public));
     context->topology = NULL;
-    free(context->resources);
+    if (context->resources)
+        free(hc_container_of(context->resources, struct resources, list));
     context->resources = NULL;
     hc_topo_free(context->topo);
     context->topo = NULL;

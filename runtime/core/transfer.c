@@ -277,7 +277,9 @@ static hcomm_status_t check_not_freed(const struct hc_transfers *engine, const h
         if (hc_transfers_is_freed(engine, transfers[i].src_ptr, transfers[i].size) ||
             hc_transfers_is_freed(engine, transfers[i].dst_ptr, transfers[i].size))
             return hc_error(HCOMM_ERR_INVALID,
-                            "transfer %zu of %zu uses memory that was given to hcomm_free_host_mem()", i, n);
+                            "rank %u: transfer %zu of %zu uses memory that was freed (hcomm_free_host_mem(), "
+                            "hcomm_mem_free()); submit it before",
+                            engine->context->job->rank, i, n);
     return HCOMM_OK;
 }
 

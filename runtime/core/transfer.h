@@ -70,8 +70,8 @@ struct hc_transfers {
     struct hc_transfer_failure *failures;
     unsigned next_failure;
 
-    struct hc_list doomed;   /* hc_doomed: blocks that were freed while transfers use them */
-    struct hc_list released; /* the same, not used any more: to be freed */
+    struct hc_list doomed;   /* hc_doomed: memory that was freed while transfers use it */
+    struct hc_list released; /* the same, not used any more: to be freed; taken off with both locks held */
 
     uint64_t activity; /* clock of the last movement */
     bool closing;      /* no more submissions */
@@ -124,15 +124,17 @@ struct hc_transfer *hc_transfer_find(struct hc_transfers *engine, uint64_t id, h
 bool hc_transfer_call_next(struct hc_transfers *engine);
 
 /*
- * A block is to be freed: true when transfers use it, then it is doomed and freed when they are complete. The
- * context's lock is held, the engine's is not.
+ * Memory is to be freed: true when transfers use it, then it is doomed, and block->release() is called when
+ * they are complete. The context's lock is held, the engine's is not.
  */
 bool hc_transfers_defer_free(struct hcomm_context *context, struct hc_doomed *block);
+/* Whether memory that starts at ptr is doomed, and not released yet. The locks as above. */
+bool hc_transfers_is_doomed(struct hcomm_context *context, const void *ptr);
 /* Whether transfers use the range. The context's lock is held, the engine's is not. */
 bool hc_transfers_use(struct hcomm_context *context, const void *ptr, size_t size);
 /* Move transfers along, if there are any. No lock held. */
 void hc_transfers_progress(struct hcomm_context *context);
-/* Free the blocks whose transfers are complete; false when there is none. No lock held. */
+/* Free the memory whose transfers are complete; false when there is none. No lock held. */
 bool hc_transfers_release_freed(struct hcomm_context *context);
 /* The same with the engine's lock held, which is released and retaken when there is one. */
 bool hc_transfers_release(struct hc_transfers *engine);

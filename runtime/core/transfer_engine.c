@@ -160,13 +160,33 @@ bool hc_transfers_defer_free(struct hcomm_context *context, struct hc_doomed *bl
         return false;
     hc_lock_acquire(&engine->lock);
     block->uses = count_uses(engine, block->ptr, block->size);
-    if (block->uses) {
-        hc_host_pool_doom(block);
-        hc_list_append(&engine->doomed, &block->node);
-    }
     bool deferred = block->uses > 0;
+    if (deferred)
+        hc_list_append(&engine->doomed, &block->node);
     hc_lock_release(&engine->lock);
     return deferred;
+}
+
+static bool starts_in(const struct hc_list *blocks, const void *ptr)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, blocks)
+    {
+        if (hc_list_entry(node, struct hc_doomed, node)->ptr == ptr)
+            return true;
+    }
+    return false;
+}
+
+bool hc_transfers_is_doomed(struct hcomm_context *context, const void *ptr)
+{
+    struct hc_transfers *engine = context->transfers;
+    if (!engine)
+        return false;
+    hc_lock_acquire(&engine->lock);
+    bool doomed = starts_in(&engine->doomed, ptr) || starts_in(&engine->released, ptr);
+    hc_lock_release(&engine->lock);
+    return doomed;
 }
 
 /* A transfer does not use memory any more. */
@@ -183,6 +203,14 @@ static void end_uses(struct hc_transfers *engine, const struct hc_transfer *tran
     }
 }
 
+static struct hc_list *pop_released(struct hc_transfers *engine)
+{
+    hc_lock_acquire(&engine->lock);
+    struct hc_list *node = hc_list_pop(&engine->released);
+    hc_lock_release(&engine->lock);
+    return node;
+}
+
 bool hc_transfers_release(struct hc_transfers *engine)
 {
     if (hc_list_empty(&engine->released))
@@ -190,11 +218,13 @@ bool hc_transfers_release(struct hc_transfers *engine)
     struct hcomm_context *context = engine->context;
     hc_lock_release(&engine->lock);
     hc_lock_acquire(&context->lock);
-    hc_lock_acquire(&engine->lock);
     struct hc_list *node;
-    while ((node = hc_list_pop(&engine->released)))
-        hc_host_pool_free_doomed(context->memory, hc_list_entry(node, struct hc_doomed, node));
+    while ((node = pop_released(engine))) { /* without the lock: the device's runtime may take its time */
+        struct hc_doomed *block = hc_list_entry(node, struct hc_doomed, node);
+        block->release(context, block);
+    }
     hc_lock_release(&context->lock);
+    hc_lock_acquire(&engine->lock);
     return true;
 }
 
@@ -366,6 +396,20 @@ static bool all_returned(struct hc_transfers *engine, const void *arg)
     return engine->used == 0;
 }
 
+/* What is doomed goes even if the device never finished with it: the context ends, and its memory with it. */
+static void release_all(struct hc_transfers *engine)
+{
+    if (engine->device)
+        hc_transfer_device_destroy(engine->device);
+    engine->device = NULL;
+    hc_lock_acquire(&engine->lock);
+    struct hc_list *node;
+    while ((node = hc_list_pop(&engine->doomed)))
+        hc_list_append(&engine->released, node);
+    (void)hc_transfers_release(engine);
+    hc_lock_release(&engine->lock);
+}
+
 hcomm_status_t hc_transfers_finish(struct hcomm_context *context)
 {
     struct hc_transfers *engine = context->transfers;
@@ -378,6 +422,8 @@ hcomm_status_t hc_transfers_finish(struct hcomm_context *context)
     unsigned left = engine->used;
     hc_lock_release(&engine->lock);
     bool joined = hc_transfers_join(engine, status == HCOMM_OK ? HC_NEVER : hc_clock_ns());
+    if (joined)
+        release_all(engine);
     context->transfers = NULL;
     if (status != HCOMM_OK)
         status = hc_error(HCOMM_ERR_TIMEOUT,

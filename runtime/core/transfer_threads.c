@@ -182,7 +182,8 @@ static void *run_caller(void *arg)
     unsigned naps = 0;
     hc_lock_acquire(&engine->lock);
     while (!engine->stop) {
-        if (hc_transfer_call_next(engine) || (engine->called_device && hc_transfer_device_poll(engine))) {
+        if (hc_transfer_call_next(engine) || hc_transfers_release(engine) ||
+            (engine->called_device && hc_transfer_device_poll(engine))) {
             naps = 0;
             continue;
         }

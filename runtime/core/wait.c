@@ -6,6 +6,7 @@
 #include "runtime/core/wait.h"
 
 #include "runtime/core/peer.h"
+#include "runtime/core/placement.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/stream.h"
 
@@ -18,6 +19,7 @@
 enum {
     SPIN_POLLS = 2000,              /* some tens of microseconds */
     SPIN_POLLS_OVERSUBSCRIBED = 20, /* the peer is probably not running */
+    SPIN_POLLS_APART = 100,         /* it may be, on another processor: some microseconds */
     YIELD_NS = 500000,              /* then sleep */
     YIELD_NS_OVERSUBSCRIBED = 2000000,
     SLEEP_MAX_MS = 500,  /* an upper bound only: events end sleeps */
@@ -219,8 +221,10 @@ static void watch_peer(struct waiter *waiter)
 static hcomm_status_t wait_longer(struct hcomm_context *context, struct waiter *waiter)
 {
     uint64_t now = hc_clock_ns();
-    if (!waiter->idle_since)
+    if (!waiter->idle_since) {
         waiter->idle_since = now;
+        hc_placement_note(context, waiter->params->partner);
+    }
     if (deadline_passed(waiter, now))
         return HCOMM_ERR_TIMEOUT;
     if (now >= context->next_check)
@@ -266,6 +270,20 @@ static hcomm_status_t poll_until_done(struct hcomm_context *context, struct wait
     }
 }
 
+static unsigned spin_polls(struct hcomm_context *context, const struct hc_wait_params *params)
+{
+    if (hc_likely(!context->oversubscribed))
+        return SPIN_POLLS;
+    switch (params->partner ? hc_placement_look(context, params->partner) : HC_NEARNESS_UNKNOWN) {
+    case HC_APART:
+        return SPIN_POLLS_APART;
+    case HC_TOGETHER:
+        return 1;
+    default:
+        return SPIN_POLLS_OVERSUBSCRIBED;
+    }
+}
+
 hcomm_status_t hc_wait_for(struct hcomm_context *context, const struct hc_wait_params *params)
 {
     if (params->done(params->arg))
@@ -275,8 +293,7 @@ hcomm_status_t hc_wait_for(struct hcomm_context *context, const struct hc_wait_p
     /* relaxed: a hint that keeps the progress thread away, read by it without the lock */
     if (announced)
         atomic_fetch_add_explicit(&context->waiters, 1, memory_order_relaxed);
-    hcomm_status_t status =
-        poll_until_done(context, &waiter, context->oversubscribed ? SPIN_POLLS_OVERSUBSCRIBED : SPIN_POLLS);
+    hcomm_status_t status = poll_until_done(context, &waiter, spin_polls(context, params));
     if (announced)
         atomic_fetch_sub_explicit(&context->waiters, 1, memory_order_relaxed);
     if (waiter.slept)

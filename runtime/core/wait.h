@@ -9,7 +9,8 @@ struct hc_wait_params {
     void *arg;
     const uint64_t *activity; /* clock of the last progress; NULL: none */
     int timeout_ms;
-    struct hc_peer *watch; /* whose death must be noticed; NULL: nobody in particular */
+    struct hc_peer *watch;   /* whose death must be noticed; NULL: nobody in particular */
+    struct hc_peer *partner; /* whose answer ends the wait; NULL: nobody in particular */
 };
 
 hcomm_status_t hc_wait_for(struct hcomm_context *context, const struct hc_wait_params *params) HC_MUST_CHECK;

@@ -25,6 +25,8 @@ enum hc_wire_id {
     HC_WIRE_BARRIER = 11,   /* hc_wire_barrier */
     HC_WIRE_WITHDRAW = 12,  /* hc_wire_fin: to the receiver of RTS: do not fetch it; answered with FIN */
     HC_WIRE_PLACED = 13,    /* hc_wire_placed: all that the sender has put into the receiver's memory */
+    HC_WIRE_RECALL = 14,    /* hc_wire_fin: to importers of device memory: it is freed, close what is kept */
+    HC_WIRE_RELEASED = 15,  /* hc_wire_fin: to its owner: closed */
 };
 
 /* What matching looks at. */
@@ -37,10 +39,17 @@ _Static_assert(sizeof(struct hc_wire_match) == 16, "wire size");
 _Static_assert(offsetof(struct hc_wire_match, source) == 8 && offsetof(struct hc_wire_match, tag) == 12,
                "hc_wire_match_word");
 
-/* The second word of a hc_wire_match. */
+/*
+ * The second word of a hc_wire_match. As a word from here on: a compiler that is short of registers kept the
+ * tag as 4 bytes on the stack and loaded 8, of which it needed half. No store can be forwarded to such a
+ * load; it waits until all stores before it are through, also the one to a line that the receiver has just
+ * read.
+ */
 static inline uint64_t hc_wire_match_word(uint32_t source, int32_t tag)
 {
-    return (uint64_t)(uint32_t)tag << 32 | source;
+    uint64_t high = (uint32_t)tag;
+    __asm__("" : "+r"(high));
+    return high << 32 | source;
 }
 
 struct hc_wire_eager_sync {
@@ -77,7 +86,7 @@ struct hc_wire_device {
     uint64_t offset;              /* of the message in what the key stands for */
     uint64_t size;                /* of all that it stands for */
     int32_t physical;             /* the device */
-    uint32_t zero;
+    uint32_t keep; /* the importer may keep it until that number is recalled; 0: for this message only */
 };
 _Static_assert(sizeof(struct hc_wire_device) == 96, "wire size");
 

@@ -21,6 +21,12 @@ void hc_topo_free(struct hc_topo *topo); /* NULL is accepted */
 hcomm_status_t hc_topo_own_cpuset(char *list, size_t size) HC_MUST_CHECK;
 /* How many processors the calling process may run on; at least 1. */
 unsigned hc_topo_cpu_count(void);
+/*
+ * Move the calling thread off a processor, if it may run on others: to one that is not among the `count`
+ * taken ones, where there is such a one. It may run where it could before, also on that processor, when this
+ * returns. False: it is bound to the processor, or the system refuses.
+ */
+bool hc_topo_leave_cpu(unsigned cpu, const unsigned *taken, size_t count);
 
 /* The closest hardware that both sets lie inside: HOST when only the host. Sets come from peers: checked. */
 hcomm_status_t hc_topo_locality(const struct hc_topo *topo, const char *a, const char *b,

@@ -5,6 +5,7 @@ hcommrun=${top_builddir:-.}/hcommrun
 misuse=${top_builddir:-.}/tests/attack/misuse
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 HCOMMRUN_OVERSUBSCRIBE=on
 export HCOMMRUN_OVERSUBSCRIBE
 failures=0

@@ -82,7 +82,7 @@ static int lie(const char *how)
 static int believe(const char *how)
 {
     hcomm_handle_t hcomm;
-    const hcomm_config_t config = {.timeout_ms = 1000, .retry_count = HCOMM_RETRY_NONE};
+    const hcomm_config_t config = {.timeout_ms = 2000, .retry_count = HCOMM_RETRY_NONE};
     int word = 1;
     if (hcomm_init(&hcomm, &config) != HCOMM_OK)
         return complain("init", hcomm_error_detail());

@@ -14,7 +14,7 @@ ready() { [ -e "$work/up.0" ] && [ -e "$work/up.1" ]; }
 
 # --- INT, then TERM twice: ends, with the first one's code
 start --grace 300 -n 2 "$work/stubborn" "$work/up"
-wait_for 10 ready || fail "ranks did not start"
+wait_for ready || fail "ranks did not start"
 kill -INT "$launcher"
 kill -TERM "$launcher"
 kill -TERM "$launcher"

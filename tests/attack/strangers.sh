@@ -6,6 +6,7 @@ hcommrun=${top_builddir:-.}/hcommrun
 tests=${top_builddir:-.}/tests/attack
 out=$(mktemp) || exit 99
 trap 'rm -f "$out"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 failures=0
 
 # survive NAME=VALUE COMMAND...

@@ -4,6 +4,7 @@
 checks=${srcdir:-.}/tests/check
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/hcomm-detects.XXXXXX") || exit 99
 trap 'rm -rf "$scratch"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 wrong=0 tried=0
 
 fresh_tree() {

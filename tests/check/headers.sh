@@ -4,6 +4,7 @@
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/hcomm-headers.XXXXXX") || exit 99
 trap 'rm -rf "$scratch"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 warnings="-Wall -Wextra -Werror -pedantic"
 
 compile() {

@@ -33,7 +33,7 @@ room() {
     pmix_server.h | pmix_tool.h) case $1 in launcher/pmix/*) ;; *) return 1 ;; esac ;;
     pmix*) case $1 in runtime/boot/boot_pmix.c | launcher/pmix/*) ;; *) return 1 ;; esac ;;
     hwloc*) case $1 in runtime/topo/* | launcher/map* | launcher/bind*) ;; *) return 1 ;; esac ;;
-    rdma/*) case $1 in transports/ofi/* | transports/npu/*) ;; *) return 1 ;; esac ;;
+    rdma/*) case $1 in transports/ofi/* | transports/npu/* | bench/raw_ofi.c) ;; *) return 1 ;; esac ;;
     acl/*) return 1 ;; # the device runtime's ABI is declared by hand
     esac
 }

@@ -7,7 +7,8 @@ HC_CHECKS = \
 	tests/check/manual.sh \
 	tests/check/names.sh \
 	tests/check/settings.sh \
-	tests/check/symbols.sh
+	tests/check/symbols.sh \
+	tests/check/traps.sh
 dist_check_SCRIPTS += $(HC_CHECKS)
 TESTS += $(HC_CHECKS)
 EXTRA_DIST += tests/check/lib.sh

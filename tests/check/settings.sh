@@ -7,6 +7,7 @@ page=$tree/docs/man/hcomm_settings.5.scd
 printer=${HC_SETTINGS_PAGE:-tests/check/settings_page}
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/hcomm-settings.XXXXXX") || exit 99
 trap 'rm -rf "$scratch"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 
 "$printer" >"$scratch/table" || exit 99
 sed -n '/^; table begins/,/^; table ends/p' "$page" | sed '1d;$d' >"$scratch/page"

@@ -33,8 +33,8 @@ done
 run 3 2 dies 1
 HCOMM_DEVICE_IPC=off run 3 2 dies 1
 HCOMM_DEVICE_IPC=off HCOMM_TRANSPORTS=ofi:tcp run 3 2 dies 1
-HCOMM_TIMEOUT_MS=1000 run 2 2 timeout
-HCOMM_TIMEOUT_MS=1000 HCOMM_DEVICE_IPC=off run 2 2 timeout
+HCOMM_TIMEOUT_MS=3000 run 2 2 timeout
+HCOMM_TIMEOUT_MS=3000 HCOMM_DEVICE_IPC=off run 2 2 timeout
 last=
 HCOMM_LOG=info NPUSIM_TOPOLOGY=pairs ASCEND_RT_VISIBLE_DEVICES=0,2 run 2 2 denied
 grep -q 'device memory is not shared with rank [01] .*rank [01]: device [01] (physical [02])' <<<"$last" || {

@@ -9,7 +9,8 @@ rounds=${KILLS:-$([ -n "${HC_SANITIZE-}" ] && echo 40 || echo 200)}
 seed=${SEED:-$$}
 RANDOM=$seed
 ranks=4
-limit=20 # seconds within which everything must be gone
+moments=$([ -n "${HC_SANITIZE-}" ] && echo 500 || echo 300) # ms: starting takes up to half of it
+limit=60 # seconds within which everything must be gone
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 export TMPDIR=$work/tmp
@@ -46,7 +47,7 @@ for ((round = 1; round <= rounds; round++)); do
     HC_TEST_ROUND=$mark HCOMM_TRANSPORTS=$transports HCOMM_TIMEOUT_MS=10000 \
         "$build/hcommrun" --oversubscribe --grace 500 -n $ranks "$program" 30 >"$work/log" 2>&1 </dev/null &
     launcher=$!
-    pause=$(printf '0.%03d' $((RANDOM % 500)))
+    pause=$(printf '0.%03d' $((RANDOM % moments)))
     sleep "$pause"
     victim=$((RANDOM % (ranks + 1)))
     pid=$launcher

@@ -1,6 +1,6 @@
 /*
- * Addresses and message headers of the ofi transport: refused, or within their limits, and packing gives back
- * what was parsed but for the fields that must be zero. fuzz-sources: transports/ofi/wire.c
+ * Addresses, message headers and batches of the ofi transport: refused, or within their limits, and packing
+ * gives back what was parsed but for the fields that must be zero. fuzz-sources: transports/ofi/wire.c
  * runtime/base/status.c
  */
 #include "transports/ofi/wire.h"
@@ -34,6 +34,17 @@ static void check_header(const struct hc_ofi_header *header, const uint8_t *byte
     FUZZ_CHECK(memcmp(packed, bytes, sizeof(packed)) == 0);
 }
 
+/* Walking through a batch stays inside it and comes to an end. */
+static void check_batch(const uint8_t *batch, size_t size)
+{
+    struct hc_ofi_record record;
+    while (hc_ofi_record_parse(batch, size, &record)) {
+        FUZZ_CHECK(record.id < HC_OFI_ID_FIRST && record.length <= size - HC_OFI_RECORD_SIZE);
+        batch += hc_ofi_record_size(record.length);
+        size -= hc_ofi_record_size(record.length);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct hc_ofi_address address;
@@ -45,5 +56,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         job = (uint16_t)(data[2] | data[3] << 8);
     if (hc_ofi_header_parse(data, size, job, WORLD, &header) == HCOMM_OK)
         check_header(&header, data, size);
+    check_batch(data, size);
     return 0;
 }

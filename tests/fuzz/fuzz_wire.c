@@ -2,10 +2,11 @@
 /*
  * Messages from a peer that may say anything, between receives, sends, probes and cancels of ours: no stray access,
  * no request completed twice, nothing left over. The peer is a transport that swallows what is sent to it.
- * fuzz-sources: runtime/core/mapped.c runtime/base/arena.c runtime/base/share.c runtime/core/recv.c runtime/core/send.c runtime/core/rndv.c runtime/core/match.c runtime/core/request.c runtime/core/progress.c runtime/core/peer.c runtime/core/wait.c runtime/core/blob.c runtime/core/barrier.c runtime/core/barrier_shared.c runtime/core/coll.c runtime/core/comm.c runtime/core/p2p.c runtime/core/complete.c runtime/core/thread.c runtime/core/staged.c runtime/core/staging.c runtime/core/device.c runtime/core/device_copy.c runtime/core/device_ipc.c runtime/core/ranges.c transports/npu/acl/table.c runtime/base/config.c runtime/base/copy.c runtime/base/lock.c runtime/base/log.c runtime/base/pool.c runtime/base/settings.c runtime/base/status.c
+ * fuzz-sources: runtime/core/mapped.c runtime/core/chooser.c runtime/base/arena.c runtime/base/share.c runtime/core/recv.c runtime/core/send.c runtime/core/rndv.c runtime/core/parts.c runtime/core/match.c runtime/core/request.c runtime/core/progress.c runtime/core/peer.c runtime/core/wait.c runtime/core/blob.c runtime/core/barrier.c runtime/core/barrier_shared.c runtime/core/coll.c runtime/core/comm.c runtime/core/p2p.c runtime/core/complete.c runtime/core/thread.c runtime/core/staged.c runtime/core/staging.c runtime/core/device.c runtime/core/device_copy.c runtime/core/device_ipc.c runtime/core/ranges.c runtime/core/device_import.c runtime/core/device_registration.c runtime/core/placement.c runtime/topo/affinity.c runtime/topo/cpulist.c transports/npu/acl/table.c runtime/base/config.c runtime/base/copy.c runtime/base/lock.c runtime/base/log.c runtime/base/pool.c runtime/base/settings.c runtime/base/status.c
  */
 /* clang-format on */
 #include "runtime/core/core.h"
+#include "runtime/core/parts.h"
 #include "runtime/core/peer.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/stream.h"
@@ -280,6 +281,7 @@ static void reach_peer(struct hcomm_context *context)
     peer->ops = &fake;
     peer->attr = &iface.attr;
     peer->eager_max = iface.attr.eager_max;
+    peer->zcopy_min = SIZE_MAX;
     peer->credit = peer->info.eager_window = 8192;
     peer->window = context->eager_window;
     peer->state = HC_PEER_READY;
@@ -340,6 +342,11 @@ struct world {
     hcomm_request_t requests[REQUESTS];
     uint8_t *bufs[REQUESTS];
     hcomm_message_t message;
+    /* arrives in parts */
+    uint8_t *arriving; /* NULL: nothing does */
+    size_t ready, len;
+    uint8_t id;
+    bool taken;
 };
 
 /* Without an id that exists most messages would only be refused: put one where the messages have theirs. */
@@ -352,6 +359,27 @@ static void plant_id(const struct world *world, unsigned which, unsigned where, 
     (void)memcpy(bytes + at, &context->ids[which % context->num_ids]->id, 8);
 }
 
+/* More of what is arriving, as shm tells of it; sometimes there is no more. */
+static void arrive(struct world *world, struct input *input)
+{
+    unsigned more = draw(input);
+    if (!world->arriving)
+        return;
+    world->ready += hc_smaller(1 + more % 128 * 8, world->len - world->ready);
+    bool whole = world->ready == world->len, cut = more & 128 && !whole;
+    if (cut && world->taken)
+        (void)hc_core_am_part(world->context, 1, world->id, NULL, 0, 0);
+    else if (!cut && (world->taken || !whole))
+        world->taken |=
+            hc_core_am_part(world->context, 1, world->id, world->arriving, world->ready, world->len);
+    if (!whole && !cut)
+        return;
+    if (whole && !world->taken)
+        hc_core_am(world->context, 1, world->id, world->arriving, world->len);
+    free(world->arriving);
+    world->arriving = NULL;
+}
+
 static void deliver(struct world *world, struct input *input)
 {
     unsigned id = draw(input) % 14, which = draw(input), where = draw(input);
@@ -362,6 +390,15 @@ static void deliver(struct world *world, struct input *input)
         exact[i] = (uint8_t)draw(input);
     if (where & 128)
         plant_id(world, which, where, exact, size);
+    if (where & 32 && size && !world->arriving) {
+        world->arriving = exact;
+        world->ready = 0;
+        world->len = size;
+        world->id = (uint8_t)id;
+        world->taken = false;
+        arrive(world, input);
+        return;
+    }
     hc_core_am(world->context, where & 64 ? which % 3 : 1, (uint8_t)id, exact, size);
     free(exact);
 }
@@ -413,7 +450,7 @@ static void test_one(struct world *world, struct input *input)
 
 static void step(struct world *world, struct input *input)
 {
-    switch (draw(input) % 8) {
+    switch (draw(input) % 9) {
     case 0:
     case 1:
     case 2:
@@ -428,6 +465,9 @@ static void step(struct world *world, struct input *input)
         break;
     case 6:
         test_one(world, input);
+        break;
+    case 7:
+        arrive(world, input);
         break;
     default:
         (void)hc_progress(world->context);
@@ -448,6 +488,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(hcomm_request_free(&world.requests[i]) == HCOMM_OK);
     num_in_flight = 0;
     destroy_context(world.context);
+    free(world.arriving);
     for (int i = 0; i < REQUESTS; i++)
         free(world.bufs[i]);
     return 0;

@@ -12,6 +12,7 @@ EXTRA_DIST += \
 	tests/fuzz/fuzz_cpulist.c \
 	tests/fuzz/fuzz_digits.c \
 	tests/fuzz/fuzz_npu_net.c \
+	tests/fuzz/fuzz_npu_rma.c \
 	tests/fuzz/fuzz_ofi.c \
 	tests/fuzz/fuzz_ranks.c \
 	tests/fuzz/fuzz_shm.c \

@@ -4,6 +4,7 @@
 set -u
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/hcomm-installed.XXXXXX") || exit 99
 trap 'rm -rf "$scratch"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 top=$(cd "${srcdir:-.}" && pwd)
 failed=0
 
@@ -44,7 +45,8 @@ check_files() {
         [ -e "$(find "$scratch/root" -name "$library" | head -1)" ] || complain "not installed: $library"
     done
     for page in man1/hcommrun.1 man1/hcomm_info.1 man1/hcomm_perf.1 man3/hcomm_send.3 man3/hcomm_isend.3 \
-        man5/hcomm_settings.5 man7/hcomm.7 man7/npusim.7; do
+        man3/hcomm_stream.3 man3/hcomm_stream_create.3 man3/hcomm_event.3 man3/hcomm_event_create.3 \
+        man5/hcomm_settings.5 man7/hcomm.7 man7/fi_npu.7 man7/npusim.7; do
         [ -e "$(find "$scratch/root" -path "*/$page*" | head -1)" ] || complain "not installed: $page"
     done
     find "$scratch/root" -name 'libhcomm.so*' -o -name 'hcomm_*.h' | grep . >&2 &&
@@ -130,8 +132,18 @@ check_small_examples() {
     [ "$(grep -cE '^ *[0-2] +0 ' "$scratch/out")" -eq 3 ] || complain "topology: not three ranks on host 0"
 }
 
+# The installed provider is found without any setting of libfabric's.
+check_provider() {
+    HCOMM_NPU=sim HCOMM_DEVICE_ID=0 HCOMM_TRANSPORTS=ofi:npu timeout 60 hcomm_info --transports >"$scratch/out"
+    grep -q '^ofi:npu *npu0 *yes .* with device memory' "$scratch/out" || {
+        complain "the provider npu is not found:"
+        cat "$scratch/out" >&2
+    }
+}
+
 install_all
 check_files
+check_provider
 data=$(flags --variable=examplesdir)/data/digits.csv
 [ -s "$data" ] || die "the digits are not installed"
 for example in device hello pingpong prefetch streams topology; do

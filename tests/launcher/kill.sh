@@ -12,6 +12,7 @@ END
 chmod +x "$work/wrapper"
 
 children_of() { cat "/proc/$1/task/$1/children" 2>/dev/null; }
+server_of() { children_of "$(children_of "$1" | tr -d ' ')"; } # behind the keeper
 
 # --- sudden death of either process of hcommrun, at random moments
 i=0
@@ -24,9 +25,17 @@ while [ $i -lt "$rounds" ]; do
 	i=$((i + 1))
 done
 # --- a signal that ends the job reaches ranks that have hardly started, too: nobody waits for the grace time
+# Before hcommrun itself runs, SIGINT is ignored, as in every background process of a script.
+await_program() {
+	tries=1000
+	until grep -qsx hcommrun "/proc/$launcher/comm" || [ $tries -eq 0 ]; do
+		tries=$((tries - 1))
+	done
+}
 i=0
 while [ $i -lt "$rounds" ]; do
 	start --grace 60000 -n 4 "$work/wrapper"
+	await_program
 	sleep "0.0$((i % 10))"
 	[ $((i % 2)) -eq 0 ] && kill -TERM "$launcher" || kill -INT "$launcher"
 	wait "$launcher" 2>/dev/null
@@ -34,38 +43,48 @@ while [ $i -lt "$rounds" ]; do
 	i=$((i + 1))
 done
 start -n 4 "$work/wrapper"
-wait_for 10 has_marked 14 || fail "wrappers did not start"
+wait_for has_marked 15 || fail "wrappers did not start"
 kill -KILL "$launcher"
 wait "$launcher" 2>/dev/null
 expect_nothing_left "kill -9 of hcommrun while ranks run"
 
+for process in children_of server_of; do # the keeper, the server
+	start -n 4 "$work/wrapper"
+	wait_for has_marked 15 || fail "wrappers did not start"
+	kill -KILL $($process "$launcher")
+	wait "$launcher" 2>/dev/null
+	code=$?
+	expect_code 137 "kill -9 of one of hcommrun's processes ($process)"
+	expect_err 'server process was ended by signal 9' "kill -9 of the server process is said ($process)"
+	expect_nothing_left "kill -9 of one of hcommrun's processes ($process)"
+done
+
+# `killall -9 hcommrun` leaves the keeper, which has another name
 start -n 4 "$work/wrapper"
-wait_for 10 has_marked 14 || fail "wrappers did not start"
-kill -KILL $(children_of "$launcher")
+wait_for has_marked 15 || fail "wrappers did not start"
+grep -qx hcomm-keeper "/proc/$(children_of "$launcher" | tr -d ' ')/comm" || fail "the keeper has no name of its own"
+kill -KILL "$launcher" $(server_of "$launcher")
 wait "$launcher" 2>/dev/null
-code=$?
-expect_code 137 "kill -9 of hcommrun's server process"
-expect_err 'server process was ended by signal 9' "kill -9 of the server process is said"
-expect_nothing_left "kill -9 of hcommrun's server process"
+expect_nothing_left "kill -9 of guard and server at once"
 
 start -n 3 "$CLIENT" die 0 # raise(0) does nothing: they wait
-wait_for 10 has_marked 5 || fail "clients did not start"
+wait_for has_marked 6 || fail "clients did not start"
 sleep 0.3
 kill -KILL "$launcher"
 wait "$launcher" 2>/dev/null
 expect_nothing_left "kill -9 while PMIx clients run"
 
-# --- both processes killed at once: ranks die, and the next run sweeps the directory
+# --- all processes killed at once: ranks die, and the next run sweeps the directory
 start -n 2 sleep 3600
-wait_for 10 has_marked 4 || fail "ranks did not start"
-kill -KILL "$launcher" $(children_of "$launcher")
+wait_for has_marked 5 || fail "ranks did not start"
+kill -KILL "$launcher" $(children_of "$launcher") $(server_of "$launcher")
 wait "$launcher" 2>/dev/null
-wait_for 10 none_marked || fail "ranks outlive both processes of hcommrun"
+wait_for none_marked || fail "ranks outlive all processes of hcommrun"
 run -n 1 true
-wait_for 5 no_sessions || fail "the directory of a dead run is not swept"
+wait_for no_sessions || fail "the directory of a dead run is not swept"
 # a live run's directory is not
 start -n 1 sleep 3600
-wait_for 10 has_marked 3 || fail "rank did not start"
+wait_for has_marked 4 || fail "rank did not start"
 run -n 1 true
 [ -n "$(ls "$TMPDIR")" ] || fail "the directory of a live run was swept"
 kill -TERM "$launcher"
@@ -92,7 +111,7 @@ chmod +x "$work/polite" "$work/stubborn"
 ready() { [ -e "$work/up.0" ] && [ -e "$work/up.1" ]; }
 
 start -n 2 "$work/polite" "$work/up"
-wait_for 10 ready || fail "ranks did not start"
+wait_for ready || fail "ranks did not start"
 kill -INT "$launcher"
 wait "$launcher"
 code=$?
@@ -102,7 +121,7 @@ interrupted" "Ctrl-C gives ranks SIGINT and time"
 rm -f "$work"/up.*
 
 start --grace 300 -n 2 "$work/stubborn" "$work/up"
-wait_for 10 ready || fail "ranks did not start"
+wait_for ready || fail "ranks did not start"
 kill -INT "$launcher"
 wait "$launcher"
 code=$?
@@ -112,9 +131,9 @@ expect_nothing_left "Ctrl-C with stubborn ranks"
 rm -f "$work"/up.*
 
 start --grace 60000 -n 2 "$work/stubborn" "$work/up"
-wait_for 10 ready || fail "ranks did not start"
+wait_for ready || fail "ranks did not start"
 kill -INT "$launcher"
-sleep 0.2
+wait_for grep -q INT "$work/out" || fail "the first Ctrl-C does not reach the ranks"
 kill -INT "$launcher"
 wait "$launcher"
 code=$?
@@ -131,7 +150,7 @@ while :; do sleep 0.05; done
 END
 chmod +x "$work/counter"
 start -n 2 "$work/counter" "$work/up"
-wait_for 10 ready || fail "ranks did not start"
+wait_for ready || fail "ranks did not start"
 kill -USR1 "$launcher"
 wait "$launcher"
 code=$?
@@ -146,15 +165,15 @@ state_of_rank() { # RANK STATE
 	[ -n "$pid" ] && grep -q "^State:.$2" "/proc/$pid/status"
 }
 start --verbose -n 2 sleep 3600
-wait_for 10 state_of_rank 1 S || fail "ranks did not start"
+wait_for state_of_rank 1 S || fail "ranks did not start"
 kill -TSTP "$launcher"
-wait_for 5 state_of_rank 0 T || fail "Ctrl-Z does not stop rank 0"
-wait_for 5 state_of_rank 1 T || fail "Ctrl-Z does not stop rank 1"
-wait_for 5 grep -q '^State:.T' "/proc/$launcher/status" || fail "Ctrl-Z does not stop hcommrun"
+wait_for state_of_rank 0 T || fail "Ctrl-Z does not stop rank 0"
+wait_for state_of_rank 1 T || fail "Ctrl-Z does not stop rank 1"
+wait_for grep -q '^State:.T' "/proc/$launcher/status" || fail "Ctrl-Z does not stop hcommrun"
 kill -CONT "$launcher"
-wait_for 5 state_of_rank 1 S || fail "SIGCONT does not continue the ranks"
+wait_for state_of_rank 1 S || fail "SIGCONT does not continue the ranks"
 kill -TSTP "$launcher"
-wait_for 5 state_of_rank 0 T || fail "the second Ctrl-Z does not stop rank 0"
+wait_for state_of_rank 0 T || fail "the second Ctrl-Z does not stop rank 0"
 kill -CONT "$launcher"
 kill -TERM "$launcher"
 wait "$launcher"
@@ -174,14 +193,14 @@ END
 		rm -f "$work/told"
 		env --default-signal=INT sh "$work/script" "$(dirname "$0")" "$work/told" &
 		script=$!
-		wait_for 10 test -s "$work/told" || fail "the script did not start"
+		wait_for test -s "$work/told" || fail "the script did not start"
 		read -r script_mark script_work <"$work/told"
 		script_has() { [ "$(grep -lsz -x -F "$script_mark" /proc/[0-9]*/environ 2>/dev/null | wc -l)" -ge "$1" ]; }
 		script_gone() { ! script_has 1; }
-		wait_for 10 script_has 4 || fail "the script's ranks did not start"
+		wait_for script_has 5 || fail "the script's ranks did not start"
 		kill -$signal $script
 		wait $script 2>/dev/null
-		wait_for 10 script_gone || fail "a script that SIG$signal ended leaves processes"
+		wait_for script_gone || fail "a script that SIG$signal ended leaves processes"
 		rm -rf "$script_work"
 	done
 fi
@@ -197,7 +216,7 @@ expect_nothing_left "ranks that leave processes behind"
 # --- nohup
 nohup "$HCOMMRUN" -n 1 sleep 0.5 >"$work/out" 2>"$work/err" &
 launcher=$!
-sleep 0.2
+await_program
 kill -HUP "$launcher"
 wait "$launcher"
 code=$?

@@ -24,6 +24,6 @@ fi
 run -n 2 sh -c 'test $PMIX_RANK = 1 || exec sleep 30; echo $$ >"$0/cgroup.procs"; exec "$1" eat 200' "$group" "$HELPER"
 expect_code 137 "a rank without memory"
 expect_err 'rank 1 .* signal 9 .*out-of-memory killer' "the out-of-memory killer is named"
-wait_for 5 test ! -s "$group/cgroup.procs"
+wait_for test ! -s "$group/cgroup.procs"
 
 finish

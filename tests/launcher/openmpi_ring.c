@@ -1,10 +1,13 @@
-/* MPI_Allreduce and a ring of messages with every size around the eager limits; "abort": MPI_Abort of rank 1.
+/*
+ * MPI_Allreduce and a ring of messages with every size around the eager limits; "abort": MPI_Abort of rank 1;
+ * "wait": all say so, and wait to be killed.
  */
 #include <mpi.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LARGEST = 1 << 20 };
 
@@ -28,8 +31,15 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc > 1 && rank == 1)
+    const char *mode = argc > 1 ? argv[1] : "";
+    if (strcmp(mode, "abort") == 0 && rank == 1)
         MPI_Abort(MPI_COMM_WORLD, 17);
+    if (strcmp(mode, "wait") == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        puts("waiting");
+        fflush(stdout);
+        pause();
+    }
     int mine = rank + 1;
     MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     wrong += sum != size * (size + 1) / 2;

@@ -58,7 +58,7 @@ run -n 2 sh -c 'echo out$PMIX_RANK; echo err$PMIX_RANK >&2'
 # A prompt without newline appears although the rank goes on.
 "$HCOMMRUN" -n 1 sh -c 'printf prompt; exec sleep 30' >"$work/out" 2>"$work/err" &
 launcher=$!
-wait_for 10 grep -q prompt "$work/out" || fail "a prompt is held back"
+wait_for grep -q prompt "$work/out" || fail "a prompt is held back"
 kill -TERM $launcher
 wait $launcher
 

@@ -5,33 +5,24 @@ set -u
 ranks=$1 scenarios=$2
 shift 2
 [ "$scenarios" != all ] || scenarios="print exchange cancel deadline instances"
+. "${srcdir:-.}/tests/multi/goes.sh"
 out=$(mktemp "${TMPDIR:-/tmp}/hcomm-boot.XXXXXX") || exit 99
-trap 'rm -f "$out"' EXIT
+trap 'rm -f "$out" "$out.err"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 
 die() {
     echo "boot_jobs.sh: $*" >&2
-    cat "$out" >&2
+    cat "$out" "$out.err" >&2
     exit 1
 }
 
-# Slurm 22.05's daemons give up sending to each other when one of them starts slowly, and say so; that is not the
-# bootstrap's failure, so it has up to three goes. A failure without those words counts at once.
-run() {
-    for go in 1 2 3; do
-        timeout 120 "$@" >"$out" 2>&1
-        status=$?
-        [ "$status" -ne 0 ] && grep -q 'pmixp_p2p_send.*exceeded the retry limit' "$out" || return 0
-        echo "go $go of $*: Slurm's own daemons did not reach each other" >&2
-    done
-}
-
 for scenario in $scenarios; do
-    run "$@" tests/multi/boot_exchange $scenario
-    [ "$status" -ne 77 ] || { cat "$out" >&2; exit 77; }
+    go "$out" "$out.err" "$@" tests/multi/boot_exchange $scenario
+    [ "$status" -ne 77 ] || { cat "$out.err" >&2; exit 77; }
     [ "$status" -eq 0 ] || die "$* boot_exchange $scenario ended with status $status"
     [ "$scenario" != print ] || [ "$(grep -c "^rank [0-9]* of $ranks, .* launched 1" "$out")" -eq "$ranks" ] ||
         die "not every rank finds itself in a job of $ranks"
 done
-timeout 60 "$@" tests/multi/boot_exchange abort >"$out" 2>&1
+timeout 60 "$@" tests/multi/boot_exchange abort >"$out" 2>"$out.err"
 status=$?
 [ "$status" -eq 7 ] || die "an abort with code 7 ended the launcher with status $status"

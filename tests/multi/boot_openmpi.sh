@@ -8,19 +8,20 @@ sh "${srcdir:-.}/tests/multi/boot_jobs.sh" 4 all mpirun.openmpi --allow-run-as-r
 
 area=$(mktemp -d "${TMPDIR:-/tmp}/hcomm-boot.XXXXXX") || exit 99
 trap 'rm -rf "$area"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 export BOOT_EXCHANGE_RESULT="$area/result"
 # Open MPI's own folder of the killed mpirun goes with ours.
 TMPDIR=$area mpirun.openmpi --allow-run-as-root -n 1 tests/multi/boot_exchange server_lost >"$area/out" 2>"$area/err" &
 server=$!
 tries=0
-until grep -q waiting "$area/out" || [ $tries -eq 200 ]; do
+until grep -q waiting "$area/out" || [ $tries -eq 600 ]; do
     sleep 0.1
     tries=$((tries + 1))
 done
 kill -KILL $server
 wait $server 2>/dev/null
 tries=0
-until [ -s "$area/result" ] || [ $tries -eq 300 ]; do
+until [ -s "$area/result" ] || [ $tries -eq 900 ]; do
     sleep 0.1
     tries=$((tries + 1))
 done

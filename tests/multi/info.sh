@@ -2,6 +2,7 @@
 # hcomm_info: each section tells what it should, bad usage is refused, JSON is JSON.
 out=$(mktemp "${TMPDIR:-/tmp}/hcomm-info.XXXXXX") || exit 99
 trap 'rm -f "$out" "$out.err"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 
 die() {
     echo "info.sh: $*" >&2
@@ -35,6 +36,35 @@ has '^ofi +libfabric [0-9]'
 run 0 ./hcomm_info --transports
 has '^self +yes '
 has '^shm .* (yes|no) '
+# The limits in use, and how they are chosen: fixed, from the machine, from settings and the job, or learned.
+has '^  self$'
+has '^    eager up to 1 KiB \(fixed\)$'
+if grep -q '^shm .* yes ' "$out"; then
+    has "^    in the receiver's ring up to 8 KiB \(fixed, by measurement\)$"
+    has '^    but from 1 KiB, in an exchange of single messages from 2 KiB, .*\(sampled per peer\)$'
+    has '^    in chunks up to 64 KiB, [0-9]+ in rotation \(from the second-level cache of [0-9]+ .*B\), .*\(learned per peer\)$'
+    has '^    memory from hcomm mapped from 16 KiB '
+    has '^    copied by both sides from 128 KiB '
+    attach=$(grep -c '^shm .* single copy by cross-memory attach' "$out")
+    [ "$(grep -c '^    from 256 KiB in pieces or one shared copy (learned per peer and size)$' "$out")" -eq "$attach" ] ||
+        die "the shared copy is told of wrongly"
+    run 0 env HCOMM_BUFFER_SIZE=1048576 ./hcomm_info --transports
+    has '^    in chunks up to 64 KiB, 15 in rotation \(all that buffer_size allows\)'
+    run 0 ./hcommrun --oversubscribe -n $(($(getconf _NPROCESSORS_ONLN) + 1)) ./hcomm_info --transports
+    [ "$(grep -c '^    from 256 KiB one copy by the receiver (more ranks than processors)$' "$out")" -eq "$attach" ] ||
+        die "the copy by the receiver is told of wrongly"
+    ! grep -q 'one shared copy\|copied by both sides' "$out" || die "both sides copy with more ranks than processors"
+fi
+run 0 env HCOMM_NUM_QP=3 HCOMM_TRANSPORTS=ofi:tcp ./hcomm_info --transports
+if grep -q '^ofi:tcp .* yes ' "$out"; then
+    has '^  ofi:tcp on '
+    has '^    eager up to 64 KiB \(fixed, per provider\)$'
+    has "^    out of the sender's buffer from 4 KiB "
+    has '^    up to 8 KiB gathered \(.*learned per peer\)$'
+    has '^    rendezvous by get from 64 KiB, at most 512 KiB each '
+    has '^    gets from 256 KiB in turn over up to 3 endpoints \(num_qp\)$'
+    ! grep -q '^  shm' "$out" || die "limits of a transport that is not used"
+fi
 run 0 ./hcomm_info --counters
 has '^eager_sent +0 '
 
@@ -48,7 +78,8 @@ has '^device runtime: .*libnpusim.so'
 has '^ +0 +2 .* ffff:02:00.0 +no +HCCS *$'
 has '^ +1 +3 .* ffff:03:00.0 +yes +same *$'
 run 0 env HCOMM_NPU=off ./hcomm_info --devices
-has '^no devices: .*HCOMM_NPU=off'
+has '^no devices: .*HCOMM_NPU=off.*auto.*sim'
+[ "$(wc -l <"$out")" -eq 1 ] || die "more than one line without devices"
 run 0 env HCOMM_NPU="$(pwd)/.libs/libnpusim.so" ASCEND_RT_VISIBLE_DEVICES=5 HCOMM_DEVICE_ID=0 \
     ./hcommrun --oversubscribe -n 2 ./hcomm_info --topology
 has '^ +1 +0 .* shm +5 +same '
@@ -76,4 +107,5 @@ info = json.load(open(sys.argv[1]))
 assert sorted(info) == ["config", "counters", "devices", "topology", "transports", "version"], sorted(info)
 assert all(info.values())
 assert info["topology"][0]["rank"] == 0
+assert all(bool(t["thresholds"]) == (t["usable"] == "yes") for t in info["transports"]), info["transports"]
 ' "$out" || die "not the JSON it should be"

@@ -4,12 +4,14 @@
 set -u
 example=$1 ranks=$2
 shift 2
+. "${srcdir:-.}/tests/multi/goes.sh"
 out=$(mktemp "${TMPDIR:-/tmp}/hcomm-launched.XXXXXX") || exit 99
-trap 'rm -f "$out"' EXIT
+trap 'rm -f "$out" "$out.err"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 
 die() {
     echo "launched.sh: $*" >&2
-    cat "$out" >&2
+    cat "$out" "$out.err" >&2
     exit 1
 }
 
@@ -19,9 +21,8 @@ train) program=examples/train_digits ;;
 *) die "hello or train, not $example" ;;
 esac
 
-timeout 120 "$@" "$program" >"$out"
-status=$?
-[ "$status" -ne 77 ] || exit 77
+go "$out" "$out.err" "$@" "$program"
+[ "$status" -ne 77 ] || { cat "$out.err" >&2; exit 77; }
 [ "$status" -eq 0 ] || die "$* $program ended with status $status"
 
 case $example in

@@ -17,7 +17,7 @@ tests_multi_ring_SOURCES = tests/multi/ring.c examples/ring_allreduce.c examples
 tests_multi_ring_LDADD = libhcommrt.la
 
 # The examples under other launchers.
-EXTRA_DIST += tests/multi/launched.sh tests/multi/slurm-run
+EXTRA_DIST += tests/multi/goes.sh tests/multi/launched.sh tests/multi/slurm-run
 HC_LAUNCHER_CHECKS = tests/multi/openmpi.sh tests/multi/ring.sh tests/multi/slurm.sh
 dist_check_SCRIPTS += $(HC_LAUNCHER_CHECKS)
 TESTS += $(HC_LAUNCHER_CHECKS)
@@ -37,6 +37,13 @@ tests_multi_comm_shapes_SOURCES = tests/multi/comm_shapes.c tests/multi/check.h
 tests_multi_comm_shapes_LDADD = libhcrt.la
 tests_multi_comm_threads_SOURCES = tests/multi/comm_threads.c tests/multi/check.h
 tests_multi_comm_threads_LDADD = libhcrt.la
+
+# Where ranks run.
+check_PROGRAMS += tests/multi/placement
+tests_multi_placement_SOURCES = tests/multi/placement.c tests/multi/check.h
+tests_multi_placement_LDADD = libhcommrt.la
+dist_check_SCRIPTS += tests/multi/placement.sh
+TESTS += tests/multi/placement.sh
 
 # Point-to-point messages.
 check_PROGRAMS += tests/multi/p2p_messages \
@@ -67,8 +74,8 @@ tests_multi_mapped_SOURCES = tests/multi/mapped.c tests/multi/check.h
 tests_multi_mapped_LDADD = libhcommrt.la
 tests_multi_mapped_ends_SOURCES = tests/multi/mapped_ends.c tests/multi/check.h
 tests_multi_mapped_ends_LDADD = libhcommrt.la
-dist_check_SCRIPTS += tests/multi/mapped.sh
-TESTS += tests/multi/mapped.sh
+dist_check_SCRIPTS += tests/multi/mapped.sh tests/multi/providers.sh
+TESTS += tests/multi/mapped.sh tests/multi/providers.sh
 
 # Random patterns against a model; check-long runs the full number of them.
 check_PROGRAMS += tests/multi/model_random
@@ -110,6 +117,9 @@ tests_multi_transfer_calls_LDADD = libhcommrt.la
 check_PROGRAMS += tests/multi/buffer_pools
 tests_multi_buffer_pools_SOURCES = tests/multi/buffer_pools.c tests/multi/check.h
 tests_multi_buffer_pools_LDADD = libhcommrt.la
+check_PROGRAMS += tests/multi/transfer_program
+tests_multi_transfer_program_SOURCES = tests/multi/transfer_program.c tests/multi/check.h
+tests_multi_transfer_program_LDADD = libhcommrt.la
 check_PROGRAMS += tests/multi/prefetch_batches
 tests_multi_prefetch_batches_SOURCES = tests/multi/prefetch_batches.c tests/multi/check.h
 tests_multi_prefetch_batches_LDADD = libhcommrt.la
@@ -123,5 +133,23 @@ TESTS += tests/multi/transfers.sh
 check_PROGRAMS += tests/multi/device_messages
 tests_multi_device_messages_SOURCES = tests/multi/device_messages.c tests/multi/p2p_cases.h tests/multi/check.h
 tests_multi_device_messages_LDADD = libhcommrt.la
-dist_check_SCRIPTS += tests/multi/device.sh
-TESTS += tests/multi/device.sh
+check_PROGRAMS += tests/multi/device_threads
+tests_multi_device_threads_SOURCES = tests/multi/device_threads.c tests/multi/check.h
+tests_multi_device_threads_LDADD = libhcommrt.la
+# Its malloc is the process's, which a sanitizer's would be, too.
+if !SANITIZE_ADDRESS
+if !SANITIZE_THREAD
+check_PROGRAMS += tests/multi/device_allocations
+endif
+endif
+tests_multi_device_allocations_SOURCES = tests/multi/device_allocations.c tests/multi/check.h
+tests_multi_device_allocations_LDADD = libhcommrt.la
+check_PROGRAMS += tests/multi/device_imports
+tests_multi_device_imports_SOURCES = tests/multi/device_imports.c tests/multi/check.h
+tests_multi_device_imports_LDADD = libhcommrt.la
+check_PROGRAMS += tests/multi/device_registrations
+tests_multi_device_registrations_SOURCES = tests/multi/device_registrations.c tests/multi/check.h
+tests_multi_device_registrations_LDADD = libhcommrt.la
+DEVICE_TESTS = tests/multi/device.sh tests/multi/device_hosts.sh tests/multi/device_threads.sh
+dist_check_SCRIPTS += $(DEVICE_TESTS)
+TESTS += $(DEVICE_TESTS)

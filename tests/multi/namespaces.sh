@@ -4,6 +4,7 @@
 set -u
 out=$(mktemp) || exit 99
 trap 'rm -f "$out"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 result=0 ran=0
 
 # in_rank_1 UNSHARE-OPTIONS PROGRAM...: rank 1 alone in name spaces of its own

@@ -301,6 +301,39 @@ static void messages_do_not_overtake(void)
     }
 }
 
+enum { AHEAD = 160, AHEAD_SIZE = 16384, LATE_NS = 30000000 };
+
+/* Buffers are the caller's again one by one, whatever of the later messages is still being read from theirs.
+ */
+static void send_ahead(void)
+{
+    static hcomm_request_t requests[AHEAD];
+    unsigned char *bufs = p2p_room((size_t)AHEAD * AHEAD_SIZE);
+    for (unsigned i = 0; i < AHEAD; i++) {
+        p2p_fill(bufs + (size_t)i * AHEAD_SIZE, AHEAD_SIZE, i);
+        CALL(hcomm_isend(bufs + (size_t)i * AHEAD_SIZE, AHEAD_SIZE, 1, TAG, p2p_world, &requests[i]));
+    }
+    for (unsigned i = 0; i < AHEAD; i++) {
+        CALL(hcomm_wait(&requests[i], NULL));
+        memset(bufs + (size_t)i * AHEAD_SIZE, 0xee, AHEAD_SIZE);
+    }
+    free(bufs);
+}
+
+static void more_than_a_late_receiver_has_room_for_is_sent_ahead(void)
+{
+    unsigned char *buf = p2p_room(AHEAD_SIZE);
+    if (p2p_rank == 0)
+        send_ahead();
+    if (p2p_rank == 1)
+        nanosleep(&(struct timespec){.tv_nsec = LATE_NS}, NULL);
+    for (unsigned i = 0; i < AHEAD && p2p_rank == 1; i++) {
+        CALL(hcomm_recv(buf, AHEAD_SIZE, 0, TAG, p2p_world, NULL));
+        VERIFY(buf, AHEAD_SIZE, i);
+    }
+    free(buf);
+}
+
 /* A receive of another tag takes a later message; earlier ones keep their order. */
 static void tags_pick_out_of_order(void)
 {
@@ -440,6 +473,8 @@ static const struct p2p_case cases[] = {
     {"truncation_is_an_error_of_that_receive_only", truncation_is_an_error_of_that_receive_only, 2},
     {"ssend_returns_only_after_the_match", ssend_returns_only_after_the_match, 2},
     {"messages_do_not_overtake", messages_do_not_overtake, 2},
+    {"more_than_a_late_receiver_has_room_for_is_sent_ahead",
+     more_than_a_late_receiver_has_room_for_is_sent_ahead, 2},
     {"tags_pick_out_of_order", tags_pick_out_of_order, 2},
     {"wildcard_receives_starve_nobody", wildcard_receives_starve_nobody, 2},
     {"bad_send_arguments_are_refused", bad_send_arguments_are_refused, 1},

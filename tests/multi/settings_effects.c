@@ -6,6 +6,8 @@
 #include "tests/multi/p2p_cases.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -57,19 +59,136 @@ static void flood(hcomm_comm_t comm, int n, size_t size)
 
 /* ---- protocols ---- */
 
-static void mode_small_msg_gathers(void)
+/* Messages there and back: so both ways are connected. */
+static hcomm_comm_t begin_small_msg_connected(void)
 {
-    enum { MESSAGES = 1000 };
     hcomm_comm_t comm = begin(&(hcomm_config_t){.mode = HCOMM_MODE_SMALL_MSG});
     hcomm_request_t request;
     CALL(hcomm_issend(NULL, 0, peer, NEXT, comm, &request));
     CALL(hcomm_recv(NULL, 0, peer, NEXT, comm, NULL));
-    CALL(hcomm_wait(&request, NULL)); /* answered: so both ways are connected */
+    CALL(hcomm_wait(&request, NULL));
+    return comm;
+}
+
+static void mode_small_msg_gathers(void)
+{
+    enum { MESSAGES = 1000 };
+    hcomm_comm_t comm = begin_small_msg_connected();
     flood(comm, MESSAGES, 8);
     if (p2p_rank == 0) {
         CHECK(p2p_counter("coalesced_messages") >= MESSAGES / 2);
         CHECK(p2p_counter("coalesced_packets") * 5 < p2p_counter("coalesced_messages"));
     }
+    end();
+}
+
+/* Where rank 1 tells rank 0 something without hcomm: the write end of a pipe of rank 0. */
+struct outside {
+    int pid, fd;
+};
+
+static void tell_outside(const struct outside *outside)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", outside->pid, outside->fd);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && write(fd, "", 1) == 1 && close(fd) == 0);
+}
+
+/* Rank 0 learns of what rank 1 has received without a call of hcomm. */
+static void check_told(const struct outside *outside, const int ends[2])
+{
+    if (p2p_rank == 1)
+        tell_outside(outside);
+    else
+        CHECK(poll(&(struct pollfd){.fd = ends[0], .events = POLLIN}, 1, 20000) == 1);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+/* Both ranks: rank 1 gets to know rank 0's pipe. */
+static struct outside exchange_outside(hcomm_comm_t comm, int ends[2])
+{
+    CHECK(pipe(ends) == 0);
+    struct outside outside = {(int)getpid(), ends[1]};
+    CALL(p2p_rank == 0 ? hcomm_send(&outside, sizeof(outside), 1, NEXT, comm)
+                       : hcomm_recv(&outside, sizeof(outside), 0, NEXT, comm, NULL));
+    return outside;
+}
+
+/* Sends that were waited for are on their way, whatever their sender does next: here nothing, until told of
+ * it. */
+static void mode_small_msg_keeps_nothing_back_after_a_wait(void)
+{
+    enum { MESSAGES = 5 };
+    int ends[2];
+    hcomm_comm_t comm = begin_small_msg_connected();
+    struct outside outside = exchange_outside(comm, ends);
+    hcomm_request_t requests[MESSAGES];
+    char data[MESSAGES] = "abcd";
+    for (int i = 0; i < MESSAGES; i++)
+        CALL(p2p_rank == 0 ? hcomm_isend(&data[i], 1, 1, TAG, comm, &requests[i])
+                           : hcomm_irecv(&data[i], 1, 0, TAG, comm, &requests[i]));
+    CALL(hcomm_waitall(MESSAGES, requests, NULL));
+    check_told(&outside, ends);
+    end();
+}
+
+static void receive_probed(hcomm_comm_t comm, bool matched)
+{
+    hcomm_message_t message = HCOMM_MESSAGE_NULL;
+    char byte;
+    if (matched) {
+        CALL(hcomm_mprobe(1, TAG, comm, &message, NULL));
+        CALL(hcomm_mrecv(&byte, 1, &message, NULL));
+    } else {
+        CALL(hcomm_recv(&byte, 1, 1, TAG, comm, NULL));
+    }
+}
+
+/* The last call of rank 0 finds its message there, so that it need not look at the network for itself. */
+static void keep_nothing_back_after_a_receive(bool matched)
+{
+    int ends[2];
+    char bytes[2] = "ab";
+    hcomm_comm_t comm = begin_small_msg_connected();
+    if (p2p_rank == 1)
+        CALL(hcomm_send(bytes, 1, 0, TAG, comm));
+    else
+        CALL(hcomm_probe(1, TAG, comm, NULL));
+    struct outside outside = exchange_outside(comm, ends);
+    for (int i = 0; i < 2; i++)
+        CALL(p2p_rank == 0 ? hcomm_send(&bytes[i], 1, 1, TAG, comm)
+                           : hcomm_recv(&bytes[i], 1, 0, TAG, comm, NULL));
+    if (p2p_rank == 0)
+        receive_probed(comm, matched);
+    check_told(&outside, ends);
+    end();
+}
+
+static void mode_small_msg_keeps_nothing_back_after_a_receive(void)
+{
+    keep_nothing_back_after_a_receive(false);
+    keep_nothing_back_after_a_receive(true);
+}
+
+/* Sends that nobody will wait for, by a sender that has shown that it waits soon. */
+static void freed_sends_leave_without_another_call(void)
+{
+    enum { ROUNDS = 30, MESSAGES = 8 };
+    int ends[2];
+    hcomm_comm_t comm = begin(NULL);
+    for (int i = 0; i < ROUNDS; i++)
+        flood(comm, MESSAGES, 8);
+    struct outside outside = exchange_outside(comm, ends);
+    static char data[MESSAGES];
+    hcomm_request_t request;
+    for (int i = 0; i < MESSAGES && p2p_rank == 0; i++) {
+        CALL(hcomm_isend(&data[i], 1, 1, TAG, comm, &request));
+        CALL(hcomm_request_free(&request));
+    }
+    for (int i = 0; i < MESSAGES && p2p_rank == 1; i++)
+        CALL(hcomm_recv(&data[i], 1, 0, TAG, comm, NULL));
+    check_told(&outside, ends);
     end();
 }
 
@@ -295,11 +414,11 @@ static void timeout_names_whom_was_waited_for(void)
 {
     char byte = 0, expected[32];
     hcomm_request_t request;
-    hcomm_comm_t comm = begin(&(hcomm_config_t){.timeout_ms = 1000});
+    hcomm_comm_t comm = begin(&(hcomm_config_t){.timeout_ms = 2000});
     (void)snprintf(expected, sizeof(expected), "rank %d", peer);
     double start = seconds();
     EXPECT(HCOMM_ERR_TIMEOUT, hcomm_recv(&byte, 1, peer, TAG, comm, NULL));
-    CHECK(seconds() - start >= 0.9);
+    CHECK(seconds() - start >= 1.9);
     CHECK(strstr(hcomm_error_detail(), expected) && strstr(hcomm_error_detail(), "timeout_ms"));
     CALL(hcomm_irecv(&byte, 1, HCOMM_ANY_SOURCE, TAG, comm, &request));
     EXPECT(HCOMM_ERR_TIMEOUT, hcomm_wait(&request, NULL));
@@ -395,6 +514,10 @@ static void values_out_of_range_are_refused_with_the_range(void)
 
 static const struct p2p_case cases[] = {
     {"mode_small_msg_gathers", mode_small_msg_gathers, 2},
+    {"mode_small_msg_keeps_nothing_back_after_a_wait", mode_small_msg_keeps_nothing_back_after_a_wait, 2},
+    {"mode_small_msg_keeps_nothing_back_after_a_receive", mode_small_msg_keeps_nothing_back_after_a_receive,
+     2},
+    {"freed_sends_leave_without_another_call", freed_sends_leave_without_another_call, 2},
     {"mode_large_msg_is_rendezvous_from_one_byte_on", mode_large_msg_is_rendezvous_from_one_byte_on, 2},
     {"protocol_chooses_the_transport", protocol_chooses_the_transport, 2},
     {"bandwidth_limit_limits", bandwidth_limit_limits, 2},

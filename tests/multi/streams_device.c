@@ -2,10 +2,12 @@
  * Streams of a device together with what the application enqueues there itself. One rank; the simulator,
  * because it can be told to fail.
  *
- *     streams_device [fault]      fault: NPUSIM_FAULT makes a copy fail
+ *     streams_device [fault | missing]      fault: NPUSIM_FAULT makes a copy fail; missing: the device
+ * runtime has no functions that call the host
  */
 #include "tests/multi/streams_cases.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 enum { COUNT = 4096, BYTES = COUNT * sizeof(int) };
@@ -121,6 +123,71 @@ static void copies_of_any_memory_return_at_once(void)
     CALL(hcomm_stream_destroy(&stream));
 }
 
+static void a_stream_can_be_adopted_again_and_again(void)
+{
+    hc_acl_stream_t native = NULL;
+    int calls = 0;
+    CHECK(acl->aclrtCreateStream(&native) == 0);
+    for (int round = 1; round <= 20; round++) {
+        hcomm_stream_t stream = HCOMM_STREAM_NULL;
+        CALL(hcomm_stream_adopt(check_handle, native, &stream));
+        CALL(hcomm_launch_host(stream, increment, &calls));
+        if (round % 2)
+            CALL(hcomm_stream_synchronize(stream));
+        CALL(hcomm_stream_destroy(&stream));
+        CHECK(acl->aclrtSynchronizeStream(native) == 0);
+        CHECK(calls == round);
+    }
+    CHECK(acl->aclrtDestroyStream(native) == 0);
+}
+
+static atomic_int serving;
+
+static void *serve_reports(void *arg)
+{
+    (void)arg;
+    CHECK(acl->aclrtSetDevice(0) == 0);
+    while (atomic_load(&serving))
+        if (acl->aclrtProcessReport(10) == HC_ACL_THREAD_NOT_SUBSCRIBED)
+            streams_pause_ms(1);
+    return NULL;
+}
+
+/* As programs for older device runtimes have one: a stream takes no second thread. */
+static void a_stream_whose_host_functions_the_application_runs_can_be_adopted(void)
+{
+    hc_acl_stream_t native = NULL;
+    hcomm_stream_t stream = HCOMM_STREAM_NULL;
+    pthread_t thread;
+    int calls = 0;
+    atomic_store(&serving, 1);
+    CHECK(pthread_create(&thread, NULL, serve_reports, NULL) == 0);
+    CHECK(acl->aclrtCreateStream(&native) == 0);
+    CHECK(acl->aclrtSubscribeReport((uint64_t)thread, native) == 0);
+    CALL(hcomm_stream_adopt(check_handle, native, &stream));
+    for (int i = 0; i < 10; i++)
+        CALL(hcomm_launch_host(stream, increment, &calls));
+    CALL(hcomm_stream_synchronize(stream));
+    CHECK(calls == 10);
+    CALL(hcomm_stream_destroy(&stream));
+    CHECK(acl->aclrtSynchronizeStream(native) == 0);
+    CHECK(acl->aclrtUnSubscribeReport((uint64_t)thread, native) == 0);
+    CHECK(acl->aclrtDestroyStream(native) == 0);
+    atomic_store(&serving, 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void what_the_device_runtime_lacks_is_named(void)
+{
+    hcomm_stream_t stream = HCOMM_STREAM_NULL;
+    EXPECT(HCOMM_ERR_UNSUPPORTED, hcomm_stream_create(check_handle, 0, &stream));
+    CHECK(!stream &&
+          strstr(hcomm_error_detail(), "aclrtLaunchHostFunc (or aclrtLaunchCallback and reports)"));
+    CHECK(strstr(hcomm_error_detail(), acl->library) && !strstr(hcomm_error_detail(), "notifies"));
+    CHECK(strstr(hcomm_error_detail(), "rank 0: device 0 (physical 0)"));
+    CHECK(strstr(hcomm_error_detail(), "install a newer one"));
+}
+
 static void foreign_streams_are_refused(void)
 {
     hc_acl_stream_t native = NULL;
@@ -128,8 +195,13 @@ static void foreign_streams_are_refused(void)
     CHECK(acl->aclrtSetDevice(1) == 0);
     CHECK(acl->aclrtCreateStream(&native) == 0);
     EXPECT(HCOMM_ERR_INVALID, hcomm_stream_adopt(check_handle, native, &stream));
-    CHECK(strstr(hcomm_error_detail(), "device"));
+    CHECK(strstr(hcomm_error_detail(), "rank 0: device 0 (physical 0)"));
+    CHECK(strstr(hcomm_error_detail(), "use a stream of the context's device"));
     EXPECT(HCOMM_ERR_INVALID, hcomm_stream_query((hcomm_stream_t)native));
+    CHECK(strstr(hcomm_error_detail(), "rank 0, device 0 (physical 0)"));
+    CHECK(strstr(hcomm_error_detail(), "hcomm_stream_adopt()"));
+    EXPECT(HCOMM_ERR_INVALID, hcomm_event_query((hcomm_event_t)native));
+    CHECK(strstr(hcomm_error_detail(), "rank 0, device 0 (physical 0)"));
     CHECK(acl->aclrtDestroyStream(native) == 0);
     EXPECT(HCOMM_ERR_INVALID, hcomm_stream_adopt(check_handle, native, &stream));
     CHECK(acl->aclrtSetDevice(0) == 0);
@@ -188,15 +260,19 @@ static void a_failed_copy_fails_its_stream_only(void)
 
 int main(int argc, char **argv)
 {
-    (void)argv;
+    const char *mode = argc > 1 ? argv[1] : "";
     streams_init(10000);
     CHECK(acl);
-    if (argc > 1) {
+    if (strcmp(mode, "missing") == 0) {
+        what_the_device_runtime_lacks_is_named();
+    } else if (strcmp(mode, "fault") == 0) {
         a_failed_copy_fails_its_stream_only();
     } else {
         what_is_enqueued_on_the_device_itself_keeps_the_order();
         events_hold_between_streams_of_the_device();
         copies_of_any_memory_return_at_once();
+        a_stream_can_be_adopted_again_and_again();
+        a_stream_whose_host_functions_the_application_runs_can_be_adopted();
         foreign_streams_are_refused();
         streams_and_events_used_up_are_reported_with_figures();
     }

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-enum { TIMEOUT_MS = 1000 };
+enum { TIMEOUT_MS = 2000 };
 
 static atomic_int released;
 

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { STREAMS = 16, RANKS_MAX = 4, EVENTS = 5, LARGE = 16384, SMALL = 512, COMMS = 4 };
+enum { STREAMS = 16, RANKS_MAX = 4, EVENTS = 5, LARGE = 16384, SMALL = 512, COMMS = 4, SPARE = 50 };
 
 struct lane {
     hcomm_stream_t stream;
@@ -256,14 +256,16 @@ int main(int argc, char **argv)
     CHECK(size <= RANKS_MAX);
     state = argc > 2 ? (unsigned)atoi(argv[2]) : 12345;
     own_state = (unsigned)rank + 1;
-    CHECK((steps = malloc((size_t)wanted * 1000 * sizeof(*steps))));
+    CHECK((steps = malloc((size_t)(wanted + SPARE) * 1000 * sizeof(*steps))));
     create();
-    /* a number of operations that gives each stream of each rank as many as wanted, nearly surely */
-    for (int total = wanted * STREAMS * size / 2; number < total; number++)
+    /* a number of operations that gives each stream of each rank as many as wanted, nearly surely; SPARE is
+     * for what chance takes from some of them */
+    for (int total = (wanted + SPARE) * STREAMS * size / 2; number < total; number++)
         next_operation(number);
     compare();
     printf("rank %d: %d operations drawn, at least %d on each of %d streams\n", rank, number, fewest(),
            STREAMS);
+    CHECK(fewest() >= wanted);
     for (int i = 0; i < COMMS; i++)
         CALL(hcomm_comm_free(&comms[i]));
     CALL(hcomm_finalize(check_handle));

@@ -6,13 +6,14 @@
 #include "runtime/core/core.h"
 #include "runtime/core/device.h"
 #include "tests/multi/check.h"
+#include "transports/npu/acl/table.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SIZE = 5 << 20, SMALL = 256, BATCH = 200, DEPTH = 16, ROUNDS = 30, THREADS = 4 };
+enum { SIZE = 5 << 20, FREED = 2 << 20, SMALL = 256, BATCH = 200, DEPTH = 16, ROUNDS = 30, THREADS = 4 };
 enum { HOST = HC_PLACE_HOST, PINNED = HC_PLACE_PINNED, DEVICE = HC_PLACE_DEVICE, OURS };
 
 static unsigned char pattern[SIZE], result[SIZE];
@@ -204,6 +205,117 @@ static void memory_freed_under_a_transfer_is_released_after_it(void)
     give(DEVICE, device);
 }
 
+/* Whether the device's runtime has the memory; it knows nothing of plain host memory. */
+static bool is_allocated(const void *ptr)
+{
+    struct hc_acl_pointer_attributes attributes = {{0, HC_ACL_MEMORY_UNREGISTERED}, 0, {0}};
+    int code = hc_device_acl(check_handle->device)->aclrtPointerGetAttributes(ptr, &attributes);
+    return code == HC_ACL_OK && attributes.location.type != HC_ACL_MEMORY_UNREGISTERED;
+}
+
+static void *take_type(hcomm_memory_type_t type)
+{
+    void *ptr = NULL;
+    CALL(hcomm_mem_alloc(check_handle, FREED, type, &ptr));
+    return ptr;
+}
+
+/* Free it under the transfer. */
+static void free_early(const hcomm_transfer_t *transfer, void *ptr, hcomm_memory_type_t type)
+{
+    hcomm_transfer_t late = *transfer;
+    CALL(hcomm_mem_free(check_handle, ptr));
+    bool kept = type == HCOMM_MEMORY_HOST || is_allocated(ptr);
+    void *other = take_type(type);
+    /* asked in this order: what is not complete now was not when the memory was looked at */
+    CHECK(hcomm_test_completion(check_handle, transfer->id) != HCOMM_IN_PROGRESS || (kept && other != ptr));
+    CALL(hcomm_mem_free(check_handle, other));
+    EXPECT(HCOMM_ERR_INVALID, hcomm_mem_free(check_handle, ptr));
+    if (type != HCOMM_MEMORY_DEVICE)
+        return;
+    EXPECT(HCOMM_ERR_INVALID, hcomm_submit_transfer(check_handle, &late));
+    CHECK(strstr(hcomm_error_detail(), "rank 0: device 0"));
+}
+
+static void expect_released(const hcomm_transfer_t *transfer, const void *ptr, hcomm_memory_type_t type)
+{
+    CALL(hcomm_test_completion(check_handle, transfer->id));  /* moves things along */
+    CHECK(type == HCOMM_MEMORY_SHARED || !is_allocated(ptr)); /* the pool stays pinned */
+}
+
+static void source_of_any_type_freed_under_a_transfer_is_released_after_it(void)
+{
+    for (hcomm_memory_type_t type = HCOMM_MEMORY_HOST; type <= HCOMM_MEMORY_SHARED; type++) {
+        unsigned char *from = take_type(type), *to = take(DEVICE, FREED);
+        hcomm_transfer_t transfer = {.src_ptr = from, .dst_ptr = to, .size = FREED};
+        copy_now(from, pattern, FREED);
+        CALL(hcomm_submit_transfer(check_handle, &transfer));
+        free_early(&transfer, from, type);
+        CALL(hcomm_wait_completion(check_handle, transfer.id));
+        copy_now(result, to, FREED);
+        CHECK(memcmp(result, pattern, FREED) == 0);
+        expect_released(&transfer, from, type);
+        give(DEVICE, to);
+    }
+}
+
+static void destination_of_any_type_freed_under_a_transfer_is_released_after_it(void)
+{
+    for (hcomm_memory_type_t type = HCOMM_MEMORY_HOST; type <= HCOMM_MEMORY_SHARED; type++) {
+        unsigned char *from = take(DEVICE, FREED), *to = take_type(type);
+        hcomm_transfer_t transfer = {.src_ptr = from, .dst_ptr = to, .size = FREED};
+        CALL(hcomm_submit_transfer(check_handle, &transfer));
+        free_early(&transfer, to, type);
+        CALL(hcomm_wait_completion(check_handle, transfer.id));
+        expect_released(&transfer, to, type);
+        give(DEVICE, from);
+    }
+}
+
+/* What a callback frees: a buffer of its own transfer, and one that another transfer still uses. */
+struct owned {
+    void *own, *others;
+    atomic_int calls;
+};
+
+static void free_both(hcomm_transfer_id_t id, hcomm_status_t status, void *user_data)
+{
+    struct owned *owned = user_data;
+    CHECK(id != 0 && status == HCOMM_OK);
+    CALL(hcomm_mem_free(check_handle, owned->own));
+    CALL(hcomm_mem_free(check_handle, owned->others));
+    atomic_fetch_add(&owned->calls, 1);
+}
+
+static void callbacks_free_memory_that_transfers_use(void)
+{
+    struct owned owned = {.own = take_type(HCOMM_MEMORY_HOST), .others = take_type(HCOMM_MEMORY_HOST)};
+    unsigned char *device = take(DEVICE, FREED);
+    hcomm_transfer_t slow = {.src_ptr = owned.others, .dst_ptr = device, .size = FREED};
+    hcomm_transfer_t quick = {
+        .src_ptr = pattern, .dst_ptr = owned.own, .size = SMALL, .callback = free_both, .user_data = &owned};
+    memcpy(owned.others, pattern, FREED);
+    CALL(hcomm_submit_transfer(check_handle, &slow));
+    CALL(hcomm_submit_transfer(check_handle, &quick));
+    while (!atomic_load(&owned.calls))
+        (void)sched_yield();
+    CALL(hcomm_wait_completion(check_handle, slow.id));
+    copy_now(result, device, FREED);
+    CHECK(memcmp(result, pattern, FREED) == 0);
+    give(DEVICE, device);
+}
+
+/* Nobody waits for it but hcomm_finalize(). */
+static void memory_freed_under_the_last_transfer_goes_with_the_context(void)
+{
+    unsigned char *from = take_type(HCOMM_MEMORY_HOST), *to = take_type(HCOMM_MEMORY_DEVICE);
+    hcomm_transfer_t transfer = {.src_ptr = from, .dst_ptr = to, .size = FREED};
+    memset(from, 1, FREED);
+    CALL(hcomm_submit_transfer(check_handle, &transfer));
+    CALL(hcomm_mem_free(check_handle, from));
+    CALL(hcomm_mem_free(check_handle, to));
+}
+
 static void device_transfers_fill_the_queue_and_cannot_be_cancelled(void)
 {
     unsigned char *ours = take(OURS, SMALL), *device = take(DEVICE, SMALL);
@@ -283,7 +395,11 @@ int main(int argc, char **argv)
         .device_id = HCOMM_DEVICE(0), .queue_depth = DEPTH, .mem_pool_size = slow ? 4 << 20 : 64 << 20});
     if (slow) {
         memory_freed_under_a_transfer_is_released_after_it();
+        source_of_any_type_freed_under_a_transfer_is_released_after_it();
+        destination_of_any_type_freed_under_a_transfer_is_released_after_it();
+        callbacks_free_memory_that_transfers_use();
         device_transfers_fill_the_queue_and_cannot_be_cancelled();
+        memory_freed_under_the_last_transfer_goes_with_the_context();
     } else if (is_mode(argc, argv, "fault")) {
         failed_copy_fails_its_transfer_only();
     } else if (is_mode(argc, argv, "lost")) {

@@ -9,6 +9,8 @@ $run tests/multi/buffer_pools -n "1 2" || result=$?
 $run tests/multi/buffer_pools -n 1 -- device || result=$?
 $run tests/multi/prefetch_batches -n 1 || result=$?
 $run tests/multi/prefetch_batches -n 1 -- device || result=$?
+$run tests/multi/transfer_program -n 1 || result=$?
+$run tests/multi/transfer_program -n 1 -- device || result=$?
 $run tests/multi/transfer_device -n 1 || result=$?
 NPUSIM_HOST_LATENCY=50000000 $run tests/multi/transfer_device -n 1 -- slow || result=$?
 NPUSIM_FAULT=0:copy@1 $run tests/multi/transfer_device -n 1 -- fault || result=$?

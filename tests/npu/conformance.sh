@@ -1,7 +1,7 @@
 #!/bin/sh
 # The provider's objects and messages behave as libfabric's man pages say.
 . "${srcdir:-.}/tests/npu/lib.sh"
-for program in objects messages processes threads; do
+for program in direct objects messages processes threads; do
     timeout 60 "tests/npu/$program" || complain "$program failed"
 done
 [ "$failed" -eq 0 ]

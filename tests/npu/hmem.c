@@ -4,8 +4,9 @@
 #include "transports/npu/acl/table.h"
 
 #include <string.h>
+#include <time.h>
 
-enum { SIZE = 3 << 20, NPU_IFACE = 0x6e7075 };
+enum { SIZE = 3 << 20, NPU_IFACE = 0x6e7075, RATE_SIZE = 16 << 20, RATE_TURNS = 9 };
 
 static const uint64_t caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_HMEM;
 static const struct hc_acl *acl;
@@ -17,6 +18,8 @@ struct memory {
     struct fid_mr *mr;
     void *desc;
 };
+
+static size_t size_of_memory = SIZE;
 
 static void load_runtime(void)
 {
@@ -33,12 +36,12 @@ static void make(struct pair *pair, struct memory *memory, int device, uint64_t 
     memory->bytes = NULL;
     if (device >= 0) {
         EXPECT(acl->aclrtSetDevice(device) == 0);
-        EXPECT(acl->aclrtMalloc((void **)&memory->bytes, SIZE, HC_ACL_HUGE_FIRST) == 0);
+        EXPECT(acl->aclrtMalloc((void **)&memory->bytes, size_of_memory, HC_ACL_HUGE_FIRST) == 0);
     } else {
-        memory->bytes = calloc(1, SIZE);
+        memory->bytes = calloc(1, size_of_memory);
     }
     EXPECT(memory->bytes);
-    struct iovec iov = {memory->bytes, SIZE};
+    struct iovec iov = {memory->bytes, size_of_memory};
     /* By name, or found out by the provider. */
     bool named = device >= 0 && key % 2;
     struct fi_mr_attr attr = {
@@ -195,13 +198,136 @@ static void freed_memory_is_not_registered(struct pair *pair)
     EXPECT(fi_mr_reg(pair->domain, bytes, SIZE, FI_REMOTE_WRITE, 0, 30, 0, &mr, NULL) == -FI_EINVAL);
 }
 
-/* hmem other|same: whether both sides use one device. Forks before it uses the device runtime. */
+/*
+ * A copy of a device fails amid an operation (NPUSIM_FAULT): that operation fails, where the bytes were to be
+ * and where it was posted, and the next one does not.
+ */
+static int one_operation(struct pair *pair, const char *what, const struct memory *memory)
+{
+    int err = 0;
+    if (strcmp(what, "message") == 0) {
+        struct iovec iov = {memory->bytes, SIZE};
+        struct fi_msg_tagged msg = {.msg_iov = &iov,
+                                    .desc = (void **)(uintptr_t)&memory->desc,
+                                    .iov_count = 1,
+                                    .addr = pair->other,
+                                    .tag = 1};
+        if (pair_side)
+            EXPECT(fi_trecvmsg(pair->ep, &msg, 0) == 0);
+        else
+            EXPECT(fi_tsendmsg(pair->ep, &msg, FI_DELIVERY_COMPLETE) == 0);
+        err = pair_complete(pair, pair_side ? pair->rx : pair->tx, NULL);
+    } else if (!pair_side) {
+        ssize_t rc = strcmp(what, "read") == 0
+                         ? fi_read(pair->ep, memory->bytes, SIZE, memory->desc, pair->other, 0, 50, NULL)
+                         : fi_write(pair->ep, memory->bytes, SIZE, memory->desc, pair->other, 0, 50, NULL);
+        EXPECT(rc == 0);
+        err = pair_complete(pair, pair->tx, NULL);
+    }
+    pair_meet(pair);
+    return err;
+}
+
+static void failing_copy(struct pair *pair, const char *what)
+{
+    struct memory memory;
+    bool told = pair_side == 0 || strcmp(what, "message") == 0;
+    bool reads = strcmp(what, "read") == 0;
+    make(pair, &memory, pair_side, 50);
+    fill(&memory, SIZE, (unsigned)pair_side);
+    pair_meet(pair);
+    EXPECT(one_operation(pair, what, &memory) == (told ? FI_EIO : 0));
+    fill(&memory, SIZE, (unsigned)pair_side);
+    pair_meet(pair);
+    EXPECT(one_operation(pair, what, &memory) == 0);
+    EXPECT(holds(&memory, SIZE, reads));
+    release(&memory);
+}
+
+/* ---- How fast (hmem rate): asserts nothing about it ---- */
+
+static double milliseconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Side 0's time for one operation, until the bytes are in side 1's memory. */
+static double one_turn(struct pair *pair, const char *what, struct memory *memory)
+{
+    bool message = strcmp(what, "message") == 0;
+    pair_meet(pair);
+    double start = milliseconds();
+    if (message && pair_side) {
+        EXPECT(fi_trecv(pair->ep, memory->bytes, RATE_SIZE, memory->desc, pair->other, 1, 0, NULL) == 0);
+        EXPECT(pair_complete(pair, pair->rx, NULL) == 0);
+    } else if (message) {
+        struct iovec iov = {memory->bytes, RATE_SIZE};
+        struct fi_msg_tagged msg = {
+            .msg_iov = &iov, .desc = &memory->desc, .iov_count = 1, .addr = pair->other, .tag = 1};
+        EXPECT(fi_tsendmsg(pair->ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION) == 0);
+        EXPECT(pair_complete(pair, pair->tx, NULL) == 0);
+    } else if (!pair_side) {
+        ssize_t rc = strcmp(what, "read") == 0 ? fi_read(pair->ep, memory->bytes, RATE_SIZE, memory->desc,
+                                                         pair->other, 0, memory->mr->key, NULL)
+                                               : fi_write(pair->ep, memory->bytes, RATE_SIZE, memory->desc,
+                                                          pair->other, 0, memory->mr->key, NULL);
+        EXPECT(rc == 0);
+        EXPECT(pair_complete(pair, pair->tx, NULL) == 0);
+    }
+    double end = milliseconds();
+    pair_meet(pair);
+    return end - start;
+}
+
+static void tell_rates(struct pair *pair)
+{
+    static const char *const whats[] = {"message", "write", "read"};
+    for (int device = -1; device <= 0; device++) {
+        struct memory memory;
+        make(pair, &memory, device < 0 ? -1 : pair_side, 40);
+        fill(&memory, RATE_SIZE, 1);
+        for (size_t i = 0; i < sizeof(whats) / sizeof(*whats); i++) {
+            double turns[RATE_TURNS];
+            for (int turn = 0; turn < RATE_TURNS; turn++)
+                turns[turn] = one_turn(pair, whats[i], &memory);
+            qsort(turns, RATE_TURNS, sizeof(*turns), by_value);
+            if (!pair_side)
+                printf("%-8s %s to %s %7.1f ms\n", whats[i], device < 0 ? "host  " : "device",
+                       device < 0 ? "host  " : "device", turns[RATE_TURNS / 2]);
+        }
+        release(&memory);
+    }
+}
+
+/* hmem other|same|rate|message|write|read: whether both sides use one device; how long 16 MiB take; such an
+ * operation with a copy that fails. Forks before it uses the
+ * device runtime. */
 int main(int argc, char **argv)
 {
     struct pair pair;
+    bool rate = argc > 1 && strcmp(argv[1], "rate") == 0;
     int other = argc > 1 && strcmp(argv[1], "same") == 0 ? 0 : 1;
     pair_begin(&pair, caps, FI_MR_HMEM, "npu0");
     load_runtime();
+    if (rate) {
+        size_of_memory = RATE_SIZE;
+        tell_rates(&pair);
+        pair_end(&pair);
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "other") != 0 && strcmp(argv[1], "same") != 0) {
+        failing_copy(&pair, argv[1]);
+        pair_end(&pair);
+        return 0;
+    }
     for (int here = -1; here <= 0; here++)
         for (int there = -1; there <= 0; there++) {
             rma_between(&pair, here, there < 0 ? -1 : other);

@@ -241,6 +241,34 @@ static void leaving(struct pair *pair)
     exit(0);
 }
 
+/* The link between the hosts is cut and no word of it comes: what is under way ends in time (the test sets
+ * FI_NPU_PEER_TIMEOUT), on both sides; once it is back, a send connects anew. */
+static void vanished(struct pair *pair)
+{
+    enum { LEN = 1 << 20 };
+    struct fi_cq_tagged_entry entry;
+    unsigned char *out = filled(LEN, 1), in = 0;
+    trecv(pair, &in, 1, 1, NULL);
+    tsend(pair, out, 1, 1, 0, 0);
+    EXPECT(pair_complete(pair, pair->tx, &entry) == 0);
+    EXPECT(pair_complete(pair, pair->rx, &entry) == 0);
+    tsend(pair, out, LEN, 2, 0, 0); /* announced, and nobody receives it */
+    pair_meet(pair);
+    if (pair_side)
+        EXPECT(system("ip link set veth0 down") == 0);
+    int err = pair_complete(pair, pair->tx, &entry);
+    EXPECT(err == FI_ETIMEDOUT || err == FI_ECONNRESET || err == FI_EHOSTUNREACH || err == FI_ECONNABORTED);
+    pair_meet(pair);
+    if (pair_side)
+        EXPECT(system("ip link set veth0 up") == 0);
+    pair_meet(pair);
+    trecv(pair, &in, 1, 3, NULL);
+    tsend(pair, out, 1, 3, 0, 0);
+    EXPECT(pair_complete(pair, pair->tx, &entry) == 0);
+    EXPECT(pair_complete(pair, pair->rx, &entry) == 0);
+    free(out);
+}
+
 /* The message that no memory of 32-bit lengths could describe. */
 static void huge(struct pair *pair)
 {
@@ -266,8 +294,9 @@ static const struct {
     const char *name;
     void (*run)(struct pair *pair);
 } cases[] = {
-    {"sizes", sizes},       {"unexpected", unexpected}, {"announced", announced}, {"levels", levels},
-    {"sleeping", sleeping}, {"killed", killed},         {"leaving", leaving},     {"huge", huge},
+    {"sizes", sizes},     {"unexpected", unexpected}, {"announced", announced},
+    {"levels", levels},   {"sleeping", sleeping},     {"killed", killed},
+    {"leaving", leaving}, {"vanished", vanished},     {"huge", huge},
 };
 
 int main(int argc, char **argv)

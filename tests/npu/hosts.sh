@@ -1,4 +1,5 @@
-# Two hosts: network namespaces with a link between them, gone at the end. After tests/npu/lib.sh.
+# Two hosts: network namespaces with a link between them, gone at the end, also when the test is stopped: a folder
+# "$scratch" goes with them.
 # shellcheck shell=sh
 host_a=hcomm-a-$$ host_b=hcomm-b-$$
 addr_a=10.213.7.1 addr_b=10.213.7.2
@@ -7,6 +8,13 @@ remove_hosts() {
     ip netns del "$host_a" 2>/dev/null
     ip netns del "$host_b" 2>/dev/null
     rm -rf "$scratch"
+}
+
+# limited SECONDS COMMAND...: with a limit of time, and ended when this script is.
+limited() {
+    timeout "$@" &
+    child=$!
+    wait "$child"
 }
 
 make_hosts() {
@@ -19,6 +27,8 @@ make_hosts() {
         exit 77
     }
     trap remove_hosts EXIT
+    child=
+    trap 'kill ${child:+"$child"} 2>/dev/null; wait; exit 1' INT TERM HUP
     ip netns add "$host_b" &&
         ip -n "$host_a" link add veth0 type veth peer name veth0 netns "$host_b" &&
         ip -n "$host_a" addr add "$addr_a/24" dev veth0 && ip -n "$host_b" addr add "$addr_b/24" dev veth0 &&

@@ -63,6 +63,109 @@ static void pieces_are_gathered_and_scattered(void)
     pair_close(&pair);
 }
 
+static void long_messages_in_pieces_arrive(void)
+{
+    enum { PIECES = 3, EACH = 200001 };
+    struct pair pair;
+    struct fi_cq_tagged_entry entry;
+    char *out = malloc((size_t)PIECES * EACH), *in = malloc((size_t)PIECES * EACH);
+    struct iovec from[PIECES], to[2] = {{in, 300000}, {in + 300000, (size_t)PIECES * EACH - 300000}};
+    check(out && in);
+    pair_open(&pair, &usual);
+    fill(out, (size_t)PIECES * EACH, 5);
+    for (unsigned i = 0; i < PIECES; i++)
+        from[i] = (struct iovec){out + (size_t)i * EACH, EACH};
+    for (unsigned count = 1; count <= 2; count++) { /* pieces of the receiver: to one the sender may write */
+        if (count == 1)
+            to[0].iov_len = (size_t)PIECES * EACH;
+        else
+            to[0].iov_len = 300000;
+        memset(in, 0, (size_t)PIECES * EACH);
+        check_is(fi_recvv(pair.b.ep, to, NULL, count, FI_ADDR_UNSPEC, NULL), 0);
+        check_is(fi_sendv(pair.a.ep, from, NULL, PIECES, pair.a.peer, NULL), 0);
+        await(&pair, &pair.b, &entry, NULL);
+        check(entry.len == (size_t)PIECES * EACH && is_filled(in, entry.len, 5));
+        await(&pair, &pair.a, &entry, NULL);
+    }
+    pair_close(&pair);
+    free(out);
+    free(in);
+}
+
+/* Announce more long messages than fit anywhere, and take them from the last one on. */
+static void a_long_message_is_found_behind_many_unmatched_ones(void)
+{
+    enum { MANY = 700, LEN = 9000 };
+    struct pair pair;
+    struct fi_cq_tagged_entry entry;
+    char *out = malloc(LEN), *in = malloc(LEN);
+    check(out && in);
+    pair_open(&pair, &usual);
+    fill(out, LEN, 1);
+    for (unsigned i = 0; i < MANY; i++)
+        check_is(fi_tsend(pair.a.ep, out, LEN, NULL, pair.a.peer, i, out), 0);
+    for (unsigned i = MANY; i-- > 0;) {
+        memset(in, 0, LEN);
+        check_is(fi_trecv(pair.b.ep, in, LEN, NULL, FI_ADDR_UNSPEC, i, 0, in), 0);
+        await(&pair, &pair.b, &entry, NULL);
+        check(entry.tag == i && entry.len == LEN && is_filled(in, LEN, 1));
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        await(&pair, &pair.a, &entry, NULL);
+    pair_close(&pair);
+    free(out);
+    free(in);
+}
+
+/* The receiver answers all before the sender reads any answer. */
+static void answers_wait_for_a_sender_that_does_not_read_them(void)
+{
+    enum { MANY = 700 };
+    struct pair pair;
+    struct fi_cq_tagged_entry entry;
+    char out = 1, in[MANY];
+    struct iovec iov = {&out, 1};
+    struct fi_msg msg = {.msg_iov = &iov, .iov_count = 1};
+    pair_open(&pair, &usual);
+    msg.addr = pair.a.peer;
+    for (unsigned i = 0; i < MANY; i++) {
+        check_is(fi_recv(pair.b.ep, &in[i], 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+        check_is(fi_sendmsg(pair.a.ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION), 0);
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        while (fi_cq_read(pair.b.cq, &entry, 1) != 1)
+            continue;
+    for (unsigned i = 0; i < MANY; i++)
+        await(&pair, &pair.a, &entry, NULL);
+    check_quiet(&pair);
+    pair_close(&pair);
+}
+
+static void sends_beyond_the_declared_size_are_put_off(void)
+{
+    struct pair_options options = {.size = 64};
+    struct pair pair;
+    struct fi_cq_tagged_entry entry;
+    char *out = calloc(1, 20000), *in = malloc(20000);
+    unsigned posted = 0;
+    pair_open(&pair, &options);
+    while (fi_tsend(pair.a.ep, out, 20000, NULL, pair.a.peer, posted, NULL) == 0)
+        posted++;
+    check(posted >= pair.info->tx_attr->size && posted < 2 * pair.info->tx_attr->size);
+    check_is(fi_tsend(pair.a.ep, out, 20000, NULL, pair.a.peer, 0, NULL), -FI_EAGAIN);
+    for (unsigned i = posted; i-- > 0;) {
+        check_is(fi_trecv(pair.b.ep, in, 20000, NULL, FI_ADDR_UNSPEC, i, 0, NULL), 0);
+        await(&pair, &pair.b, &entry, NULL);
+        check(entry.tag == i);
+    }
+    for (unsigned i = 0; i < posted; i++)
+        await(&pair, &pair.a, &entry, NULL);
+    check_is(fi_tsend(pair.a.ep, out, 20000, NULL, pair.a.peer, 0, NULL), 0);
+    pair_close(&pair);
+    free(out);
+    free(in);
+}
+
 static void injected_buffers_may_change_at_once_and_complete_silently(void)
 {
     struct pair pair;
@@ -215,6 +318,31 @@ static void multi_receive_packs_messages_and_gives_the_buffer_back(void)
     check_is(fi_inject(pair.a.ep, out, 1, pair.a.peer), 0);
     check_quiet(&pair);
     pair_close(&pair);
+}
+
+static void multi_receive_takes_long_messages_too(void)
+{
+    enum { LEN = 300000 };
+    struct pair pair;
+    struct fi_cq_tagged_entry entry;
+    char *buffer = malloc(3 * LEN), *out = malloc(LEN);
+    struct iovec iov = {buffer, 3 * LEN};
+    struct fi_msg msg = {.msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = buffer};
+    check(buffer && out);
+    pair_open(&pair, &usual);
+    check_is(fi_recvmsg(pair.b.ep, &msg, FI_MULTI_RECV), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        fill(out, LEN, i);
+        check_is(fi_send(pair.a.ep, out, LEN, NULL, pair.a.peer, out), 0);
+        await(&pair, &pair.b, &entry, NULL);
+        check(entry.op_context == buffer && entry.buf == buffer + (size_t)i * LEN && entry.len == LEN);
+        check(is_filled(entry.buf, LEN, i) && !(entry.flags & FI_MULTI_RECV) == (i < 2));
+        await(&pair, &pair.a, &entry, NULL);
+        check(entry.op_context == out);
+    }
+    pair_close(&pair);
+    free(buffer);
+    free(out);
 }
 
 static ssize_t peek(struct pair *pair, uint64_t tag, uint64_t flags, struct fi_context *context)
@@ -458,6 +586,10 @@ int main(void)
 {
     sizes_arrive_unchanged_posted_before_and_after();
     pieces_are_gathered_and_scattered();
+    long_messages_in_pieces_arrive();
+    a_long_message_is_found_behind_many_unmatched_ones();
+    answers_wait_for_a_sender_that_does_not_read_them();
+    sends_beyond_the_declared_size_are_put_off();
     injected_buffers_may_change_at_once_and_complete_silently();
     remote_data_and_source_are_told();
     unknown_sources_are_errors_with_their_address();
@@ -465,6 +597,7 @@ int main(void)
     a_message_too_long_is_cut_and_the_next_is_fine();
     tags_match_with_their_ignored_bits_in_order();
     multi_receive_packs_messages_and_gives_the_buffer_back();
+    multi_receive_takes_long_messages_too();
     a_peek_finds_claims_and_discards();
     cancelled_receives_report_it_and_match_no_more();
     delivery_complete_waits_for_the_receive();

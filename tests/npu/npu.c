@@ -1,5 +1,8 @@
 #include "tests/npu/npu.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 struct fi_info *npu_hints(uint64_t caps)
 {
     struct fi_info *hints = fi_allocinfo();
@@ -121,4 +124,83 @@ bool is_filled(const void *bytes, size_t len, unsigned seed)
         if (at[i] != (unsigned char)(i * 7 + (i >> 8) * 13 + seed))
             return false;
     return true;
+}
+
+/* ---- One endpoint per process ---- */
+
+void end_open(struct end *end, const char *service, enum fi_wait_obj wait)
+{
+    struct fi_info *hints = npu_hints(FI_MSG);
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait};
+    struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
+    struct side *side = &end->side;
+    uint64_t flags = service ? FI_SOURCE : 0;
+    check_is(fi_getinfo(FI_VERSION(1, 17), NULL, service, flags, hints, &end->info), 0);
+    fi_freeinfo(hints);
+    check_is(fi_fabric(end->info->fabric_attr, &end->fabric, NULL), 0);
+    check_is(fi_domain(end->fabric, end->info, &end->domain, NULL), 0);
+    check_is(fi_cq_open(end->domain, &cq_attr, &side->cq, NULL), 0);
+    check_is(fi_av_open(end->domain, &av_attr, &side->av, NULL), 0);
+    check_is(fi_endpoint(end->domain, end->info, &side->ep, NULL), 0);
+    check_is(fi_ep_bind(side->ep, &side->cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    check_is(fi_ep_bind(side->ep, &side->av->fid, 0), 0);
+    check_is(fi_enable(side->ep), 0);
+}
+
+void end_close(struct end *end)
+{
+    check_is(fi_close(&end->side.ep->fid), 0);
+    check_is(fi_close(&end->side.av->fid), 0);
+    check_is(fi_close(&end->side.cq->fid), 0);
+    check_is(fi_close(&end->domain->fid), 0);
+    check_is(fi_close(&end->fabric->fid), 0);
+    fi_freeinfo(end->info);
+}
+
+void free_service(char *text, size_t len)
+{
+    struct end end;
+    unsigned char name[16];
+    size_t size = sizeof(name);
+    end_open(&end, NULL, FI_WAIT_NONE);
+    check_is(fi_getname(&end.side.ep->fid, name, &size), 0);
+    (void)snprintf(text, len, "%u", name[2] << 8 | name[3]);
+    end_close(&end);
+}
+
+void wait_one(struct end *end)
+{
+    struct fi_cq_tagged_entry entry;
+    ssize_t got;
+    while ((got = fi_cq_read(end->side.cq, &entry, 1)) == -FI_EAGAIN)
+        continue;
+    check_is(got, 1);
+}
+
+void send_to(struct end *end, fi_addr_t addr, const void *bytes, size_t len)
+{
+    ssize_t rc;
+    while ((rc = fi_send(end->side.ep, bytes, len, NULL, addr, NULL)) == -FI_ECONNREFUSED || rc == -FI_EAGAIN)
+        (void)usleep(1000);
+    check_is(rc, 0);
+    wait_one(end);
+}
+
+pid_t child(void (*run)(const char *service), const char *service)
+{
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    check(pid >= 0);
+    if (pid == 0) {
+        run(service);
+        _exit(0);
+    }
+    return pid;
+}
+
+void end_child(pid_t pid)
+{
+    int status = -1;
+    check(waitpid(pid, &status, 0) == pid);
+    check(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #define check(what)                                                                                          \
     do {                                                                                                     \
@@ -73,5 +74,27 @@ void check_quiet(struct pair *pair);
 /* Bytes that depend on position and seed. */
 void fill(void *bytes, size_t len, unsigned seed);
 bool is_filled(const void *bytes, size_t len, unsigned seed);
+
+/* ---- One endpoint per process ---- */
+
+struct end {
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct side side;
+};
+
+/* An endpoint at a port (NULL: any). */
+void end_open(struct end *end, const char *service, enum fi_wait_obj wait);
+void end_close(struct end *end);
+/* The port of an endpoint that was free a moment ago. */
+void free_service(char *text, size_t len);
+void wait_one(struct end *end);
+/* Send, however long the other side takes to be there. */
+void send_to(struct end *end, fi_addr_t addr, const void *bytes, size_t len);
+/* Run a function in a process of its own. */
+pid_t child(void (*run)(const char *service), const char *service);
+/* It ends well. */
+void end_child(pid_t pid);
 
 #endif

@@ -1,6 +1,7 @@
 /* fi_getinfo(3), fi_av(3), fi_cq(3), fi_cntr(3), fi_eq(3), fi_poll(3), fi_mr(3): the objects themselves. */
 #include "tests/npu/npu.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -380,6 +381,78 @@ static void events_are_written_peeked_and_read(void)
     pair_close(&pair);
 }
 
+/* ---- Connections ---- */
+
+static int descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    check(folder);
+    while (readdir(folder))
+        count++;
+    check_is(closedir(folder), 0);
+    return count;
+}
+
+static fi_addr_t insert_end(struct fid_av *av, struct end *end)
+{
+    char name[64];
+    size_t len = sizeof(name);
+    fi_addr_t addr = FI_ADDR_NOTAVAIL;
+    check_is(fi_getname(&end->side.ep->fid, name, &len), 0);
+    check_is(fi_av_insert(av, name, 1, &addr, 0, NULL), 1);
+    return addr;
+}
+
+/* A connection is a descriptor, and another for the way back that the first ones offer; the other sides do
+ * not look at theirs. */
+static void the_first_peers_are_connected_to_when_they_are_inserted(void)
+{
+    enum { AHEAD = 16, PEERS = AHEAD + 2 };
+    struct end end, peers[PEERS];
+    fi_addr_t there[PEERS];
+    char byte = 1;
+    end_open(&end, NULL, FI_WAIT_NONE);
+    for (int i = 0; i < PEERS; i++)
+        end_open(&peers[i], NULL, FI_WAIT_NONE);
+    int before = descriptors();
+    (void)insert_end(end.side.av, &end);
+    for (int i = 0; i < PEERS; i++) {
+        there[i] = insert_end(end.side.av, &peers[i]);
+        check_is(descriptors() - before, 2 * (i < AHEAD ? i + 1 : AHEAD));
+    }
+    for (int i = 0; i < PEERS; i++) {
+        check_is(fi_inject(end.side.ep, &byte, 1, there[i]), 0);
+        check_is(descriptors() - before, i < AHEAD ? 2 * AHEAD : AHEAD + i + 1);
+    }
+    end_close(&end);
+    for (int i = 0; i < PEERS; i++)
+        end_close(&peers[i]);
+}
+
+static void peers_inserted_earlier_are_connected_to_when_an_endpoint_is_enabled(void)
+{
+    struct pair pair;
+    struct end peer;
+    struct fid_ep *ep;
+    fi_addr_t there;
+    char byte = 1;
+    pair_open(&pair, &usual);
+    end_open(&peer, NULL, FI_WAIT_NONE);
+    check_is(fi_close(&pair.a.ep->fid), 0);
+    there = insert_end(pair.a.av, &peer);
+    check_is(fi_endpoint(pair.domain, pair.info, &ep, NULL), 0);
+    check_is(fi_ep_bind(ep, &pair.a.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    check_is(fi_ep_bind(ep, &pair.a.av->fid, 0), 0);
+    check_is(fi_enable(ep), 0);
+    int before = descriptors();
+    check_is(fi_inject(ep, &byte, 1, there), 0);
+    check_is(descriptors(), before);
+    pair.a.ep = ep;
+    pair_close(&pair);
+    end_close(&peer);
+}
+
 /* ---- Registration ---- */
 
 static void registrations_have_keys_of_their_own(void)
@@ -418,6 +491,8 @@ int main(void)
     queues_have_every_format_and_refuse_what_they_have_not();
     counters_count_add_set_and_wait();
     events_are_written_peeked_and_read();
+    the_first_peers_are_connected_to_when_they_are_inserted();
+    peers_inserted_earlier_are_connected_to_when_an_endpoint_is_enabled();
     registrations_have_keys_of_their_own();
     puts("objects: all cases passed");
     return 0;

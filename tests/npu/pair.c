@@ -85,7 +85,8 @@ void pair_begin(struct pair *pair, uint64_t caps, int mr_mode, const char *domai
     (void)close(fds[!pair_side]);
     pair->fd = fds[pair_side];
     enter_host();
-    (void)alarm(60); /* a case that hangs fails */
+    const char *seconds = getenv("PAIR_SECONDS");
+    (void)alarm(seconds ? (unsigned)atoi(seconds) : 60); /* a case that hangs fails */
     pair->info = find(caps, mr_mode, domain);
     open_all(pair);
     exchange_names(pair);

@@ -2,98 +2,13 @@
 #include "tests/npu/npu.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* One endpoint, at a port (NULL: any). */
-struct end {
-    struct fi_info *info;
-    struct fid_fabric *fabric;
-    struct fid_domain *domain;
-    struct side side;
-};
-
-static void end_open(struct end *end, const char *service, enum fi_wait_obj wait)
-{
-    struct fi_info *hints = npu_hints(FI_MSG);
-    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait};
-    struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
-    struct side *side = &end->side;
-    uint64_t flags = service ? FI_SOURCE : 0;
-    check_is(fi_getinfo(FI_VERSION(1, 17), NULL, service, flags, hints, &end->info), 0);
-    fi_freeinfo(hints);
-    check_is(fi_fabric(end->info->fabric_attr, &end->fabric, NULL), 0);
-    check_is(fi_domain(end->fabric, end->info, &end->domain, NULL), 0);
-    check_is(fi_cq_open(end->domain, &cq_attr, &side->cq, NULL), 0);
-    check_is(fi_av_open(end->domain, &av_attr, &side->av, NULL), 0);
-    check_is(fi_endpoint(end->domain, end->info, &side->ep, NULL), 0);
-    check_is(fi_ep_bind(side->ep, &side->cq->fid, FI_TRANSMIT | FI_RECV), 0);
-    check_is(fi_ep_bind(side->ep, &side->av->fid, 0), 0);
-    check_is(fi_enable(side->ep), 0);
-}
-
-static void end_close(struct end *end)
-{
-    check_is(fi_close(&end->side.ep->fid), 0);
-    check_is(fi_close(&end->side.av->fid), 0);
-    check_is(fi_close(&end->side.cq->fid), 0);
-    check_is(fi_close(&end->domain->fid), 0);
-    check_is(fi_close(&end->fabric->fid), 0);
-    fi_freeinfo(end->info);
-}
-
-/* The port of an endpoint that was free a moment ago. */
-static void free_service(char *text, size_t len)
-{
-    struct end end;
-    unsigned char name[16];
-    size_t size = sizeof(name);
-    end_open(&end, NULL, FI_WAIT_NONE);
-    check_is(fi_getname(&end.side.ep->fid, name, &size), 0);
-    (void)snprintf(text, len, "%u", name[2] << 8 | name[3]);
-    end_close(&end);
-}
-
-static void wait_one(struct end *end)
-{
-    struct fi_cq_tagged_entry entry;
-    ssize_t got;
-    while ((got = fi_cq_read(end->side.cq, &entry, 1)) == -FI_EAGAIN)
-        continue;
-    check_is(got, 1);
-}
-
-/* Send, however long the other side takes to be there. */
-static void send_to(struct end *end, fi_addr_t addr, const void *bytes, size_t len)
-{
-    ssize_t rc;
-    while ((rc = fi_send(end->side.ep, bytes, len, NULL, addr, NULL)) == -FI_ECONNREFUSED || rc == -FI_EAGAIN)
-        (void)usleep(1000);
-    check_is(rc, 0);
-    wait_one(end);
-}
-
-static pid_t child(void (*run)(const char *service), const char *service)
-{
-    (void)fflush(NULL);
-    pid_t pid = fork();
-    check(pid >= 0);
-    if (pid == 0) {
-        run(service);
-        _exit(0);
-    }
-    return pid;
-}
-
-static void end_child(pid_t pid)
-{
-    int status = -1;
-    check(waitpid(pid, &status, 0) == pid);
-    check(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
 
 /* Answer with the name, then echo what comes. */
 static void echo(const char *service)
@@ -258,8 +173,104 @@ static void an_address_that_is_used_or_of_another_host_is_not_given(void)
     end_close(&one);
 }
 
+/* ---- Both ways are there before the first message ---- */
+
+enum { MEETINGS = 12 };
+static char services[2][16];
+static int to_other[2][2]; /* a socket pair for each side's words */
+
+static void tell(int side)
+{
+    check_is(write(to_other[side][0], "", 1), 1);
+}
+
+static void hear(int side)
+{
+    char byte;
+    check_is(read(to_other[!side][1], &byte, 1), 1);
+}
+
+/* Wait for the other side to come so far. */
+static void together(int side)
+{
+    tell(side);
+    hear(side);
+}
+
+static int open_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    check(folder != NULL);
+    while (readdir(folder))
+        count++;
+    check_is(closedir(folder), 0);
+    return count;
+}
+
+/* One message each way, at the same time. */
+static void exchange(struct end *end, fi_addr_t there)
+{
+    struct fi_cq_tagged_entry entry;
+    char in = 0, out = 7;
+    check_is(fi_recv(end->side.ep, &in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+    check_is(fi_send(end->side.ep, &out, 1, NULL, there, NULL), 0);
+    for (int n = 0; n < 2;) {
+        ssize_t got = fi_cq_read(end->side.cq, &entry, 1);
+        check(got == 1 || got == -FI_EAGAIN);
+        n += got == 1;
+    }
+    check(in == 7);
+}
+
+/* order 0, 1: the side that inserts first; it makes no call until the first message. 2: both at once. */
+static void meet_as(int side, int order)
+{
+    struct end end;
+    fi_addr_t there = 0;
+    end_open(&end, services[side], FI_WAIT_NONE);
+    together(side);
+    if (order == !side)
+        hear(side);
+    check_is(fi_av_insertsvc(end.side.av, "127.0.0.1", services[!side], &there, 0, NULL), 1);
+    if (order == side)
+        tell(side);
+    together(side);
+    int before = open_descriptors();
+    exchange(&end, there);
+    if (order < 2) /* else one may not have waited long enough for the other to introduce itself */
+        check_is(open_descriptors(), before);
+    for (int i = 0; i < 100; i++)
+        exchange(&end, there);
+    together(side);
+    end_close(&end);
+    together(side);
+}
+
+static void meet_as_second(const char *service)
+{
+    (void)service;
+    for (int i = 0; i < MEETINGS; i++)
+        meet_as(1, i % 3);
+}
+
+static void both_ways_are_there_before_the_first_message(void)
+{
+    free_service(services[0], sizeof(services[0]));
+    free_service(services[1], sizeof(services[1]));
+    for (int i = 0; i < 2; i++)
+        check_is(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, to_other[i]), 0);
+    pid_t pid = child(meet_as_second, services[1]);
+    for (int i = 0; i < MEETINGS; i++)
+        meet_as(0, i % 3);
+    end_child(pid);
+    for (int i = 0; i < 4; i++)
+        check_is(close(to_other[i / 2][i % 2]), 0);
+}
+
 int main(void)
 {
+    both_ways_are_there_before_the_first_message();
     peers_meet_by_node_and_service_and_sleep_meanwhile();
     what_a_killed_sender_left_arrives_and_the_rest_fails();
     sends_to_a_killed_receiver_fail_and_its_successor_is_reached();

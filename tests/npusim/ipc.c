@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 enum { SIZE = 100003, KEY = HC_ACL_IPC_KEY_LEN };
+enum { EXPORTS = 512, PIDS = 64, IMPORTERS = 64 /* the limits that npusim(7) tells */ };
 
 /* The other process of a test, forked before either uses the simulator. */
 struct peer {
@@ -343,6 +344,86 @@ static void import_needs_a_link_between_the_devices(void)
     finish(&child);
 }
 
+static void no_more_than_512_parts_are_exported(void)
+{
+    static char keys[EXPORTS + 1][KEY];
+    npusim_open(0);
+    char *device = npusim_device_alloc(SIZE);
+    for (int i = 0; i < EXPORTS; i++)
+        expect_ok(acl.aclrtIpcMemGetExportKey(device + i, 1, keys[i], KEY, 1));
+    expect_code(acl.aclrtIpcMemGetExportKey(device + EXPORTS, 1, keys[EXPORTS], KEY, 1), HC_ACL_NO_RESOURCE);
+    expect(!keys[EXPORTS][0]);
+    expect_ok(acl.aclrtIpcMemGetExportKey(device, 1, keys[EXPORTS], KEY, 1)); /* the first one again */
+    expect(!memcmp(keys[EXPORTS], keys[0], KEY));
+    expect_ok(acl.aclrtIpcMemClose(keys[7])); /* makes room for one */
+    expect_ok(acl.aclrtIpcMemGetExportKey(device + EXPORTS, 1, keys[7], KEY, 1));
+    expect_code(acl.aclrtIpcMemGetExportKey(device + EXPORTS + 1, 1, keys[EXPORTS], KEY, 1),
+                HC_ACL_NO_RESOURCE);
+}
+
+static void no_more_than_64_pids_are_named(void)
+{
+    char key[KEY];
+    int32_t pids[PIDS + 1];
+    npusim_open(0);
+    char *device = npusim_device_alloc(SIZE);
+    expect_ok(acl.aclrtIpcMemGetExportKey(device, SIZE, key, KEY, 0));
+    for (int i = 0; i <= PIDS; i++)
+        pids[i] = i + 1;
+    expect_ok(acl.aclrtIpcMemSetImportPid(key, pids, PIDS));
+    expect_ok(acl.aclrtIpcMemSetImportPid(key, pids, PIDS)); /* they are named already */
+    expect_code(acl.aclrtIpcMemSetImportPid(key, pids + PIDS, 1), HC_ACL_NO_RESOURCE);
+}
+
+static void importer_among_many(const struct peer *parent)
+{
+    char key[KEY];
+    npusim_open(0);
+    get(parent, key, KEY);
+    (void)import_ok(key, 0);
+    step(parent);
+    await_step(parent);
+    expect_ok(acl.aclrtIpcMemClose(key));
+    step(parent);
+}
+
+static void importer_too_many(const struct peer *parent)
+{
+    char key[KEY];
+    npusim_open(0);
+    get(parent, key, KEY);
+    refuse_import(key, 0, HC_ACL_NO_RESOURCE);
+    step(parent);
+    await_step(parent);
+    (void)import_ok(key, 0);
+}
+
+static void no_more_than_64_processes_import_a_key(void)
+{
+    char key[KEY];
+    struct peer children[IMPORTERS], last;
+    for (int i = 0; i < IMPORTERS; i++)
+        children[i] = start(importer_among_many);
+    last = start(importer_too_many);
+    npusim_open(0);
+    char *device = npusim_device_alloc(SIZE);
+    expect_ok(acl.aclrtIpcMemGetExportKey(device, SIZE, key, KEY, 1));
+    for (int i = 0; i < IMPORTERS; i++)
+        put(&children[i], key, KEY);
+    for (int i = 0; i < IMPORTERS; i++)
+        await_step(&children[i]);
+    put(&last, key, KEY);
+    await_step(&last);
+    step(&children[0]); /* closes: there is room for the other one */
+    await_step(&children[0]);
+    step(&last);
+    finish(&last);
+    for (int i = 1; i < IMPORTERS; i++)
+        step(&children[i]);
+    for (int i = 0; i < IMPORTERS; i++)
+        finish(&children[i]);
+}
+
 static void foreign_event(const struct peer *parent)
 {
     hc_acl_event_t event;
@@ -465,6 +546,9 @@ static const struct npusim_test tests[] = {
     {"killed_importer_does_not_keep_the_memory", killed_importer_does_not_keep_the_memory},
     {"import_faults_when_the_host_touches_it", import_faults_when_the_host_touches_it},
     {"import_needs_a_link_between_the_devices", import_needs_a_link_between_the_devices},
+    {"no_more_than_512_parts_are_exported", no_more_than_512_parts_are_exported},
+    {"no_more_than_64_pids_are_named", no_more_than_64_pids_are_named},
+    {"no_more_than_64_processes_import_a_key", no_more_than_64_processes_import_a_key},
     {"events_are_not_shared_between_processes", events_are_not_shared_between_processes},
     {"memory_has_no_name", memory_has_no_name},
     {"nothing_leaks_over_many_rounds", nothing_leaks_over_many_rounds},

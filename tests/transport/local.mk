@@ -16,11 +16,13 @@ tests_transport_raw_perf_SOURCES = tests/transport/raw_perf.c tests/transport/ha
 tests_transport_raw_perf_LDADD = libhcrt.la
 
 dist_check_SCRIPTS += \
+	tests/transport/conformance_ofi_npu.sh \
 	tests/transport/conformance_ofi_shm.sh \
 	tests/transport/conformance_ofi_tcp.sh \
 	tests/transport/conformance_self.sh \
 	tests/transport/conformance_shm.sh
 TESTS += \
+	tests/transport/conformance_ofi_npu.sh \
 	tests/transport/conformance_ofi_shm.sh \
 	tests/transport/conformance_ofi_tcp.sh \
 	tests/transport/conformance_self.sh \

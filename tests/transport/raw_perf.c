@@ -1,8 +1,8 @@
 /*
  * raw_perf [TRANSPORT [CPU CPU]]: what a transport does when driven directly between two pinned processes:
  * latency beside that of a bare cache line handed to and fro, message rate, streaming bandwidth of packed
- * messages, and transfers by remote reads. Figures are the best of several rounds: the machine may be busy.
- * Not a test: it judges nothing.
+ * messages, and put and get where they complete at once. Figures are the best of several rounds: the machine
+ * may be busy. Not a test: it judges nothing.
  */
 #include "harness.h"
 
@@ -195,7 +195,16 @@ static double bandwidth(size_t size, int n)
     return (double)size * n / ns;
 }
 
-static double get_time(size_t size, int n)
+/* A transfer to or from the peer's memory; only for transports that complete it at once. */
+static hcomm_status_t move(bool put, size_t at, size_t len)
+{
+    const struct hc_transport *transport = iface->transport;
+    uint64_t remote = shared->base[1] + at;
+    return put ? transport->put(ep, buffer + at, len, NULL, remote, rkey, NULL)
+               : transport->get(ep, buffer + at, len, NULL, remote, rkey, NULL);
+}
+
+static double move_time(bool put, size_t size, int n)
 {
     double ns = 0;
     meet();
@@ -204,13 +213,23 @@ static double get_time(size_t size, int n)
         for (int i = 0; i < n; i++)
             for (size_t at = 0; at < size; at += iface->attr.rma_max) {
                 size_t len = size - at < iface->attr.rma_max ? size - at : iface->attr.rma_max;
-                if (iface->transport->get(ep, buffer + at, len, NULL, shared->base[1] + at, rkey, NULL))
-                    die("get");
+                if (move(put, at, len) != HCOMM_OK)
+                    die(put ? "put" : "get");
             }
         ns = (double)(hc_clock_ns() - start) / n;
     }
     meet();
     return ns;
+}
+
+static double get_time(size_t size, int n)
+{
+    return move_time(false, size, n);
+}
+
+static double put_time(size_t size, int n)
+{
+    return move_time(true, size, n);
 }
 
 static void pin(int cpu)
@@ -306,10 +325,12 @@ static void report(void)
         int n = size < 4096 ? 20000 : (int)((64u << 20) / size / 4 + 8);
         double lat = best(latency, size, n, true);
         double bw = size >= 256 ? best(bandwidth, size, n * 4, false) : 0;
-        double got = rkey && size >= 4096 ? best(get_time, size, n, true) : 0;
+        bool moves = rkey && (iface->attr.caps & HC_CAP_SHARE) && size >= 4096;
+        double got = moves ? best(get_time, size, n, true) : 0;
+        double put = moves ? best(put_time, size, n, true) : 0;
         if (me == 0)
-            printf("%8zu B  latency %9.2f us  bandwidth %6.2f GB/s  get %9.2f us\n", size, lat / 1e3, bw,
-                   got / 1e3);
+            printf("%8zu B  latency %9.2f us  bandwidth %6.2f GB/s  get %9.2f us  put %9.2f us\n", size,
+                   lat / 1e3, bw, got / 1e3, put / 1e3);
     }
 }
 

@@ -2,7 +2,7 @@
 
 #include <criterion/criterion.h>
 
-enum { SIZE = 1 << 20 };
+enum { SIZE = 1 << 20, WINDOW = 64, WINDOWS = 100 };
 
 /* Messages one after another, each as long as its way takes; returns how many took the shared way. */
 static unsigned run(struct hc_chooser *chooser, uint64_t *clock, unsigned messages, uint64_t pieces_ns,
@@ -10,23 +10,78 @@ static unsigned run(struct hc_chooser *chooser, uint64_t *clock, unsigned messag
 {
     unsigned shared = 0;
     for (unsigned i = 0; i < messages; i++) {
-        enum hc_way way = hc_chooser_pick(chooser, SIZE);
-        uint64_t began = *clock;
-        *clock += way == HC_WAY_SHARED ? shared_ns : pieces_ns;
-        hc_chooser_learn(chooser, way, SIZE, began, *clock);
-        shared += way == HC_WAY_SHARED;
+        struct hc_choice choice = hc_chooser_pick(chooser, SIZE, *clock);
+        *clock += choice.way == HC_WAY_SHARED ? shared_ns : pieces_ns;
+        hc_chooser_learn(chooser, choice, SIZE, *clock);
+        *clock += 1000000; /* what the ranks do between messages counts for nothing */
+        shared += choice.way == HC_WAY_SHARED;
     }
+    return shared;
+}
+
+/* Of that many messages, those of trials, and of the start. */
+static unsigned trials(unsigned messages)
+{
+    enum { TRIAL = HC_CHOOSER_BLOCK + 1 };
+    return (messages / (HC_CHOOSER_PERIOD * HC_CHOOSER_BLOCK) + 1) * TRIAL + HC_CHOOSER_START * TRIAL;
+}
+
+/* A window: all messages start together. Those in pieces end one after the other; those shared end all at
+ * once, after the time of all. Returns how many took the shared way. */
+static unsigned run_window(struct hc_chooser *chooser, uint64_t *clock, uint64_t pieces_ns,
+                           uint64_t shared_ns)
+{
+    struct hc_choice choices[WINDOW];
+    unsigned shared = 0;
+    for (unsigned i = 0; i < WINDOW; i++) {
+        choices[i] = hc_chooser_pick(chooser, SIZE, *clock);
+        shared += choices[i].way == HC_WAY_SHARED;
+    }
+    for (unsigned i = 0; i < WINDOW; i++) {
+        if (choices[i].way == HC_WAY_SHARED)
+            continue;
+        *clock += pieces_ns;
+        hc_chooser_learn(chooser, choices[i], SIZE, *clock);
+    }
+    *clock += shared * shared_ns;
+    for (unsigned i = 0; i < WINDOW; i++)
+        if (choices[i].way == HC_WAY_SHARED)
+            hc_chooser_learn(chooser, choices[i], SIZE, ++*clock);
+    return shared;
+}
+
+static unsigned run_windows(struct hc_chooser *chooser, uint64_t *clock, uint64_t pieces_ns,
+                            uint64_t shared_ns)
+{
+    unsigned shared = 0;
+    for (unsigned i = 0; i < WINDOWS; i++)
+        shared += run_window(chooser, clock, pieces_ns, shared_ns);
     return shared;
 }
 
 Test(chooser, faster_way_is_taken_but_for_trials)
 {
-    enum { MESSAGES = 16 * HC_CHOOSER_PERIOD };
+    enum { MESSAGES = 2048 };
     struct hc_chooser a = {0}, b = {0};
     uint64_t clock = 1000;
-    unsigned trials = MESSAGES / HC_CHOOSER_PERIOD * HC_CHOOSER_TRIALS + HC_CHOOSER_START;
-    cr_assert_geq(run(&a, &clock, MESSAGES, 50000, 40000), MESSAGES - trials);
-    cr_assert_leq(run(&b, &clock, MESSAGES, 40000, 50000), trials);
+    cr_assert_geq(run(&a, &clock, MESSAGES, 50000, 40000), MESSAGES - trials(MESSAGES));
+    cr_assert_leq(run(&b, &clock, MESSAGES, 40000, 50000), trials(MESSAGES));
+}
+
+Test(chooser, both_ways_are_tried_now_and_then)
+{
+    struct hc_chooser a = {0}, b = {0};
+    uint64_t clock = 1000;
+    cr_assert_lt(run(&a, &clock, 10000, 50000, 40000), 10000 - 20 * HC_CHOOSER_BLOCK);
+    cr_assert_gt(run(&b, &clock, 10000, 40000, 50000), 20 * HC_CHOOSER_BLOCK);
+}
+
+Test(chooser, trials_of_a_far_slower_way_are_rarer)
+{
+    struct hc_chooser a = {0}, b = {0};
+    uint64_t clock = 1000;
+    unsigned little = run(&a, &clock, 10000, 40000, 50000), far = run(&b, &clock, 10000, 40000, 500000);
+    cr_assert_lt(far, little / 2);
 }
 
 Test(chooser, change_of_the_faster_way_is_noticed)
@@ -34,9 +89,8 @@ Test(chooser, change_of_the_faster_way_is_noticed)
     struct hc_chooser chooser = {0};
     uint64_t clock = 1000;
     (void)run(&chooser, &clock, 1000, 40000, 80000);
-    (void)run(&chooser, &clock, 20 * HC_CHOOSER_PERIOD, 80000, 40000);
-    cr_assert_geq(run(&chooser, &clock, HC_CHOOSER_PERIOD, 80000, 40000),
-                  HC_CHOOSER_PERIOD - HC_CHOOSER_TRIALS);
+    (void)run(&chooser, &clock, 2000, 80000, 40000);
+    cr_assert_geq(run(&chooser, &clock, 128, 80000, 40000), 128 - trials(0));
 }
 
 Test(chooser, one_outlier_changes_nothing)
@@ -44,19 +98,65 @@ Test(chooser, one_outlier_changes_nothing)
     struct hc_chooser chooser = {0};
     uint64_t clock = 1000;
     (void)run(&chooser, &clock, 1000, 80000, 40000);
-    hc_chooser_learn(&chooser, HC_WAY_SHARED, SIZE, clock, clock + UINT64_C(10000000000));
+    struct hc_choice choice = hc_chooser_pick(&chooser, SIZE, clock);
     clock += UINT64_C(10000000000);
-    cr_assert_geq(run(&chooser, &clock, HC_CHOOSER_PERIOD, 80000, 40000),
-                  HC_CHOOSER_PERIOD - HC_CHOOSER_TRIALS);
+    hc_chooser_learn(&chooser, choice, SIZE, clock);
+    cr_assert_geq(run(&chooser, &clock, 128, 80000, 40000), 128 - 2 * trials(0));
 }
 
-Test(chooser, messages_in_flight_together_are_charged_what_they_add)
+Test(chooser, windows_take_the_faster_way_whatever_the_order_of_the_ends)
+{
+    struct hc_chooser a = {0}, b = {0};
+    uint64_t clock = 1000;
+    cr_assert_leq(run_windows(&a, &clock, 30000, 40000), WINDOWS * WINDOW / 10);
+    cr_assert_geq(run_windows(&b, &clock, 40000, 30000), WINDOWS * WINDOW * 9 / 10);
+}
+
+Test(chooser, a_window_of_one_way_is_charged_its_whole_time)
 {
     struct hc_chooser chooser = {0};
-    for (unsigned i = 1; i <= 8; i++)
-        hc_chooser_learn(&chooser, HC_WAY_PIECES, SIZE, 0, i * UINT64_C(40000));
-    uint32_t cost = chooser.classes[hc_chooser_class(SIZE)].cost[0];
-    cr_assert(cost > 30 && cost < 50, "40 us per MiB are 38 ps per byte, not %u", cost);
+    uint64_t clock = 1000;
+    (void)run_windows(&chooser, &clock, 30000, 40000);
+    const uint32_t *cost = chooser.classes[hc_chooser_class(SIZE)].cost;
+    cr_assert(cost[0] >= 28 && cost[0] <= 31, "30 us per MiB are 29 ps per byte, not %u", cost[0]);
+    cr_assert(cost[1] >= 37 && cost[1] <= 41, "40 us per MiB are 38 ps per byte, not %u", cost[1]);
+}
+
+/* One message is always under way when the next starts: the times of the ways mix at each change. */
+Test(chooser, messages_in_flight_all_the_time_do_not_confuse)
+{
+    enum { DEPTH = 8, MESSAGES = 4000 };
+    struct hc_chooser chooser = {0};
+    struct hc_choice choices[DEPTH];
+    uint64_t clock = 1000;
+    unsigned shared = 0;
+    for (unsigned i = 0; i < MESSAGES + DEPTH; i++) {
+        struct hc_choice *choice = &choices[i % DEPTH];
+        if (i >= DEPTH) {
+            clock += choice->way == HC_WAY_SHARED ? 40000 : 30000;
+            hc_chooser_learn(&chooser, *choice, SIZE, clock);
+        }
+        *choice = hc_chooser_pick(&chooser, SIZE, clock);
+        shared += choice->way == HC_WAY_SHARED;
+    }
+    cr_assert_leq(shared, MESSAGES / 6);
+    cr_assert_geq(shared, DEPTH);
+}
+
+Test(chooser, messages_that_fail_are_forgotten)
+{
+    struct hc_chooser chooser = {0};
+    uint64_t clock = 1000;
+    struct hc_choice choices[WINDOW];
+    for (unsigned i = 0; i < WINDOW; i++)
+        choices[i] = hc_chooser_pick(&chooser, SIZE, clock);
+    for (unsigned i = 0; i < WINDOW; i++)
+        hc_chooser_drop(&chooser, choices[i], SIZE);
+    cr_assert_eq(chooser.in_flight, 0);
+    cr_assert_eq(chooser.classes[hc_chooser_class(SIZE)].in_flight, 0);
+    cr_assert_eq(chooser.classes[hc_chooser_class(SIZE)].ended, 0);
+    (void)run(&chooser, &clock, 2000, 40000, 50000);
+    cr_assert_leq(run(&chooser, &clock, 128, 40000, 50000), 2 * trials(0));
 }
 
 Test(chooser, sizes_learn_apart)

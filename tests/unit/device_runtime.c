@@ -37,7 +37,7 @@ Test(device_runtime, library_without_a_function_is_named_with_the_function)
 {
     hcomm_handle_t handle = NULL;
     cr_assert_eq(try_device(0, ".libs/libhcommrt.so", &handle), HCOMM_ERR_UNSUPPORTED);
-    assert_detail("libhcommrt.so", "aclInit", "HCOMM_NPU=sim");
+    assert_detail("rank 0", "device_id is 0", "libhcommrt.so", "aclInit", "HCOMM_NPU=sim");
 }
 
 Test(device_runtime, off_and_unknown_words_are_refused)
@@ -113,7 +113,7 @@ Test(device_runtime, freed_and_too_long_device_memory_is_refused)
     enum hc_place place;
     char *ptr = take(handle, 4096, HC_PLACE_DEVICE);
     cr_assert_eq(hc_device_locate(handle, ptr + 1, 4096, &place), HCOMM_ERR_INVALID);
-    assert_detail("device 1", "4095 are left");
+    assert_detail("rank 0", "device 1", "4095 are left", "use no more, or allocate more");
     cr_assert_eq(hc_device_free(handle->device, ptr + 1), HCOMM_ERR_INVALID);
     cr_assert_eq(hc_device_free(handle->device, ptr), HCOMM_OK);
     cr_assert_eq(hc_device_free(handle->device, ptr), HCOMM_ERR_INVALID);
@@ -128,7 +128,7 @@ Test(device_runtime, foreign_memory_that_ends_too_early_is_refused)
     void *foreign = NULL;
     cr_assert_eq(hc_device_acl(handle->device)->aclrtMalloc(&foreign, 8192, HC_ACL_HUGE_FIRST), HC_ACL_OK);
     cr_assert_eq(hc_device_locate(handle, foreign, 3 * 8192, &place), HCOMM_ERR_INVALID);
-    assert_detail("reach past their allocation");
+    assert_detail("rank 0", "device 0", "reach past their allocation", "use fewer bytes, or allocate more");
     cr_assert_eq(hcomm_finalize(handle), HCOMM_OK);
 }
 

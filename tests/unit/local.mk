@@ -13,6 +13,7 @@ UNIT_TESTS += tests/unit/boot_single \
 	tests/unit/log_lines \
 	tests/unit/pool_reuse \
 	tests/unit/status_detail \
+	tests/unit/topo_affinity \
 	tests/unit/topo_cpulist \
 	tests/unit/topo_host
 tests_unit_boot_single_SOURCES = tests/unit/boot_single.c tests/unit/capture.h
@@ -42,6 +43,9 @@ tests_unit_pool_reuse_LDADD = $(UNIT_LIBS)
 tests_unit_status_detail_SOURCES = tests/unit/status_detail.c
 tests_unit_status_detail_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_status_detail_LDADD = $(UNIT_LIBS)
+tests_unit_topo_affinity_SOURCES = tests/unit/topo_affinity.c
+tests_unit_topo_affinity_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_topo_affinity_LDADD = $(UNIT_LIBS)
 tests_unit_topo_cpulist_SOURCES = tests/unit/topo_cpulist.c
 tests_unit_topo_cpulist_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_topo_cpulist_LDADD = $(UNIT_LIBS)
@@ -66,6 +70,8 @@ tests_unit_launcher_slurm_LDADD = $(LAUNCHER_UNIT_LIBS)
 
 # transports
 UNIT_TESTS += tests/unit/copy_bytes \
+	tests/unit/npu_ring \
+	tests/unit/shm_parts \
 	tests/unit/shm_pool \
 	tests/unit/shm_ring \
 	tests/unit/shm_segment \
@@ -73,6 +79,12 @@ UNIT_TESTS += tests/unit/copy_bytes \
 tests_unit_copy_bytes_SOURCES = tests/unit/copy_bytes.c
 tests_unit_copy_bytes_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_copy_bytes_LDADD = $(UNIT_LIBS)
+tests_unit_npu_ring_SOURCES = tests/unit/npu_ring.c
+tests_unit_npu_ring_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_npu_ring_LDADD = $(UNIT_LIBS)
+tests_unit_shm_parts_SOURCES = tests/unit/shm_parts.c
+tests_unit_shm_parts_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_shm_parts_LDADD = $(UNIT_LIBS)
 tests_unit_shm_pool_SOURCES = tests/unit/shm_pool.c
 tests_unit_shm_pool_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_shm_pool_LDADD = $(UNIT_LIBS)
@@ -114,10 +126,13 @@ tests_unit_staging_growth_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_staging_growth_LDADD = $(UNIT_LIBS)
 
 # transports/ofi
-UNIT_TESTS += tests/unit/ofi_connect tests/unit/ofi_netif tests/unit/ofi_shmname tests/unit/ofi_wire
-tests_unit_ofi_connect_SOURCES = tests/unit/ofi_connect.c
+UNIT_TESTS += tests/unit/ofi_connect tests/unit/ofi_gather tests/unit/ofi_netif tests/unit/ofi_shmname tests/unit/ofi_wire
+tests_unit_ofi_connect_SOURCES = tests/unit/ofi_connect.c tests/unit/ofi_tcp.h
 tests_unit_ofi_connect_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_ofi_connect_LDADD = $(UNIT_LIBS)
+tests_unit_ofi_gather_SOURCES = tests/unit/ofi_gather.c tests/unit/ofi_tcp.h
+tests_unit_ofi_gather_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_ofi_gather_LDADD = $(UNIT_LIBS)
 tests_unit_ofi_netif_SOURCES = tests/unit/ofi_netif.c
 tests_unit_ofi_netif_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_ofi_netif_LDADD = $(UNIT_LIBS)
@@ -146,13 +161,17 @@ tests_unit_topo_pci_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_topo_pci_LDADD = $(UNIT_LIBS)
 
 # core: devices
-UNIT_TESTS += tests/unit/device_copies tests/unit/device_runtime tests/unit/mem_types tests/unit/ranges_find
+UNIT_TESTS += tests/unit/device_copies tests/unit/device_links tests/unit/device_runtime tests/unit/mem_types \
+	tests/unit/ranges_find
 tests_unit_mem_types_SOURCES = tests/unit/mem_types.c tests/unit/device_open.h
 tests_unit_mem_types_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_mem_types_LDADD = $(UNIT_LIBS)
 tests_unit_device_copies_SOURCES = tests/unit/device_copies.c tests/unit/device_open.h
 tests_unit_device_copies_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_device_copies_LDADD = $(UNIT_LIBS)
+tests_unit_device_links_SOURCES = tests/unit/device_links.c tests/unit/device_open.h
+tests_unit_device_links_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_device_links_LDADD = $(UNIT_LIBS)
 tests_unit_device_runtime_SOURCES = tests/unit/device_runtime.c tests/unit/device_open.h
 tests_unit_device_runtime_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_device_runtime_LDADD = $(UNIT_LIBS)

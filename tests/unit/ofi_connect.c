@@ -1,5 +1,6 @@
 /* The ofi transport between two ifaces of one process: retries, giving up, striping, errors. */
 #include "runtime/base/clock.h"
+#include "tests/unit/ofi_tcp.h"
 #include "transports/transport.h"
 
 #include <criterion/criterion.h>
@@ -24,7 +25,6 @@ struct wait {
 };
 
 static const struct hc_transport *const ofi = &hc_transport_ofi;
-static struct hc_resource resource;
 static struct side sides[2];
 
 static void on_am(void *arg, uint32_t from, uint8_t id, const void *data, size_t len)
@@ -52,35 +52,17 @@ static void on_done(struct hc_op *op, hcomm_status_t status)
     wait->status = status;
 }
 
-/* Find the resource once; the suite runs over tcp, which every machine has. */
-static void find_resource(const struct hc_settings *settings)
-{
-    struct hc_resource_list *list = calloc(1, sizeof(*list));
-    cr_assert_not_null(list);
-    list->settings = settings;
-    cr_assert_eq(ofi->query(list), HCOMM_OK, "%s", hc_error_detail());
-    for (size_t i = 0; i < list->count && !resource.transport; i++)
-        if (list->entries[i].usable && !strcmp(list->entries[i].name, "ofi:tcp"))
-            resource = list->entries[i];
-    free(list);
-    cr_assert_not_null(resource.transport, "libfabric offers no tcp here");
-}
-
 static void side_open(struct side *side, uint32_t rank)
 {
-    struct hc_iface_params params = {
+    const struct hc_iface_params params = {
         .am = on_am,
         .ep_failed = on_failed,
         .arg = side,
         .settings = &side->settings,
         .counters = &side->counters,
-        .world_rank = rank,
-        .world_size = 2,
-        .local_rank = rank,
-        .local_size = 2,
         .job_id = "ofi_connect",
     };
-    cr_assert_eq(ofi->open(&resource, &params, &side->iface), HCOMM_OK, "%s", hc_error_detail());
+    side->iface = ofi_tcp_open(ofi, params, rank);
 }
 
 static void sides_open(int retry_count, int fault_connect, int num_qp)
@@ -91,8 +73,6 @@ static void sides_open(int retry_count, int fault_connect, int num_qp)
         side->settings.retry_count = retry_count;
         side->settings.num_qp = num_qp;
         side->settings.fault_connect = rank == 0 ? fault_connect : 0;
-        if (!resource.transport)
-            find_resource(&side->settings);
         side_open(side, rank);
     }
 }

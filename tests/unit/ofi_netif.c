@@ -123,3 +123,15 @@ Test(ofi_netif, list_holds_the_loopback_interface)
     cr_assert(strstr(hc_netif_list(list, sizeof(list)), "lo"));
     cr_assert(strlen(hc_netif_list(small, sizeof(small))) < sizeof(small));
 }
+
+Test(ofi_netif, chosen_address_is_one_that_the_selector_allows)
+{
+    struct sockaddr_storage address;
+    const char *reason = NULL;
+    cr_assert(hc_netif_choose("lo", &address, &reason));
+    cr_expect(address.ss_family == AF_INET || address.ss_family == AF_INET6);
+    cr_expect_str_eq(reason, "selected by HCOMM_NET_IF");
+    cr_assert(hc_netif_choose(NULL, &address, &reason));
+    cr_assert_not(hc_netif_choose("nope", &address, &reason));
+    cr_expect_str_eq(reason, "not selected by HCOMM_NET_IF");
+}

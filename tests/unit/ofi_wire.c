@@ -53,7 +53,7 @@ Test(ofi_wire, address_layout_is_the_same_on_every_machine)
                                 .scope = 0x0102030405060708,
                                 .name_len = 2};
     memcpy(in.name, "x", 2);
-    const uint8_t expected[] = {0xa7, 1, 3, 3, 2, 0, 0, 0, 4, 3, 2, 1,   0,
+    const uint8_t expected[] = {0xa7, 2, 3, 3, 2, 0, 0, 0, 4, 3, 2, 1,   0,
                                 0,    0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 'x', 0};
     cr_assert_eq(hc_ofi_address_pack(&in, blob), sizeof(expected));
     cr_expect_eq(memcmp(blob, expected, sizeof(expected)), 0);
@@ -137,6 +137,31 @@ Test(ofi_wire, header_that_cannot_be_right_is_refused)
                  "too short");
     message[0]++;
     cr_expect_eq(hc_ofi_header_parse(message, len, 1, 4, &out), HCOMM_ERR_PROTOCOL, "another version");
+}
+
+Test(ofi_wire, record_of_a_batch_comes_back_as_it_was)
+{
+    uint8_t batch[32] = {0};
+    struct hc_ofi_record out;
+    hc_ofi_record_pack(9, 11, batch);
+    cr_expect_eq(hc_ofi_record_size(11), HC_OFI_RECORD_SIZE + 16);
+    cr_assert(hc_ofi_record_parse(batch, HC_OFI_RECORD_SIZE + 16, &out));
+    cr_expect_eq(out.id, 9);
+    cr_expect_eq(out.length, 11);
+}
+
+Test(ofi_wire, record_that_cannot_be_right_is_refused)
+{
+    uint8_t batch[HC_OFI_RECORD_SIZE + 8] = {0};
+    struct hc_ofi_record out;
+    hc_ofi_record_pack(9, 8, batch);
+    cr_assert(hc_ofi_record_parse(batch, sizeof(batch), &out));
+    cr_expect_not(hc_ofi_record_parse(batch, sizeof(batch) - 1, &out), "a byte is missing");
+    cr_expect_not(hc_ofi_record_parse(batch, HC_OFI_RECORD_SIZE - 1, &out), "a part of a head");
+    hc_ofi_record_pack(9, UINT32_MAX, batch);
+    cr_expect_not(hc_ofi_record_parse(batch, sizeof(batch), &out), "far too long");
+    hc_ofi_record_pack(HC_OFI_ID_BATCH, 8, batch);
+    cr_expect_not(hc_ofi_record_parse(batch, sizeof(batch), &out), "a batch in a batch");
 }
 
 Test(ofi_wire, hash_is_fnv_1a)

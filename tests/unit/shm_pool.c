@@ -12,7 +12,7 @@ static int fd;
 static void setup(void)
 {
     cr_assert(hc_shm_segment_create(1, 4, 1, &segment, &fd) == HCOMM_OK);
-    cr_assert(hc_shm_pool_init(&pool, &segment) == HCOMM_OK);
+    cr_assert(hc_shm_pool_init(&pool, &segment, 16) == HCOMM_OK);
     a = b = (struct hc_shm_inflight){0};
 }
 
@@ -29,7 +29,7 @@ static uint32_t hand_out(struct hc_shm_inflight *to)
 {
     uint32_t index = hc_shm_pool_peek(&pool);
     cr_assert(index < 4);
-    hc_shm_pool_send(&pool, to);
+    hc_shm_pool_send(&pool, to, 0);
     return index;
 }
 
@@ -86,4 +86,29 @@ Test(shm_pool, chunks_of_a_dead_receiver_come_back)
     cr_assert(a.count == 2 && pool.free_count == 0);
     hc_shm_pool_abandon(&pool, &a);
     cr_assert(a.count == 0 && b.count == 1 && pool.free_count == 2);
+}
+
+Test(shm_pool, rotation_grows_with_what_is_sent_and_not_before)
+{
+    give_back(hand_out(&a));
+    hc_shm_pool_reclaim(&pool, &a);
+    hc_shm_pool_count(&pool, HC_SHM_GROW_BYTES - 1);
+    cr_assert(pool.touched == 1 && !hc_shm_pool_is_warm(&pool));
+    hc_shm_pool_count(&pool, 1);
+    cr_assert(pool.touched == 2 && pool.free_count == 2);
+    hc_shm_pool_count(&pool, HC_SHM_GROW_BYTES);
+    hc_shm_pool_count(&pool, HC_SHM_GROW_BYTES);
+    cr_assert(pool.touched == 4 && hc_shm_pool_is_warm(&pool));
+    hc_shm_pool_count(&pool, HC_SHM_GROW_BYTES);
+    cr_assert(pool.touched == 4);
+}
+
+Test(shm_pool, chunk_that_joins_the_rotation_is_used_like_the_others)
+{
+    uint32_t first = hand_out(&a);
+    give_back(first);
+    hc_shm_pool_reclaim(&pool, &a);
+    hc_shm_pool_count(&pool, HC_SHM_GROW_BYTES);
+    cr_assert(hand_out(&a) == first);
+    cr_assert(hand_out(&a) == 1 && hand_out(&a) == 2, "a fresh one only when none is free");
 }

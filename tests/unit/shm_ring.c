@@ -9,6 +9,7 @@ static struct hc_shm_line *lines;
 static _Atomic uint32_t head;
 static struct hc_shm_producer out;
 static struct hc_shm_consumer in;
+static struct hc_shm_consumer back; /* of the ring the other way */
 
 static void setup(void)
 {
@@ -17,7 +18,8 @@ static void setup(void)
     /* as bad as stale payload can be, except that nothing was ever published at line 0 */
     memset(lines, 0xff, HC_SHM_RING_BYTES);
     atomic_store(&head, 0);
-    hc_shm_producer_init(&out, lines, &head);
+    back = (struct hc_shm_consumer){0};
+    hc_shm_producer_init(&out, lines, &head, &back, 2);
     hc_shm_consumer_init(&in, lines, &head);
     hc_shm_consumer_reset(&in);
 }
@@ -29,6 +31,12 @@ static void teardown(void)
 
 TestSuite(shm_ring, .init = setup, .fini = teardown);
 
+static void check_clear(void)
+{
+    for (uint32_t pos = out.pos + 1; (int32_t)(out.clear - pos) > 0; pos++)
+        cr_assert(atomic_load(&lines[pos & HC_SHM_RING_MASK].header) == 0, "line %u is not clear", pos);
+}
+
 static bool push(uint32_t len, unsigned char mark)
 {
     uint32_t count = hc_shm_lines_for(len);
@@ -36,7 +44,8 @@ static bool push(uint32_t len, unsigned char mark)
     if (!line)
         return false;
     memset(line->data, mark, len);
-    hc_shm_commit(&out, line, count, hc_shm_header(HC_SHM_INLINE, mark, len));
+    hc_shm_commit(&out, line, count, hc_shm_header(HC_SHM_INLINE, mark, len), true);
+    check_clear();
     return true;
 }
 
@@ -54,7 +63,7 @@ static bool pop(uint32_t *len, unsigned char *mark)
         *mark = hc_shm_header_id(header);
         for (uint32_t i = 0; !pad && i < *len; i++)
             cr_assert(hc_shm_front(&in)->data[i] == *mark, "byte %u of a message is wrong", i);
-        (void)hc_shm_advance(&in, count);
+        (void)hc_shm_advance(&in, count, header);
         if (!pad)
             return true;
     }
@@ -86,6 +95,18 @@ Test(shm_ring, reservation_alone_publishes_nothing)
 {
     cr_assert(hc_shm_reserve(&out, 4) != NULL);
     cr_assert(hc_shm_peek(&in) == 0);
+}
+
+Test(shm_ring, burst_clears_headers_ahead_and_none_that_is_unread)
+{
+    uint32_t len;
+    unsigned char mark;
+    cr_assert(push(8, 1) && push(8, 2));
+    cr_assert(out.clear - out.pos > 1, "nothing was cleared ahead");
+    while (push(8, 3))
+        cr_assert((int32_t)(out.limit + 1 - out.clear) >= 0, "a line was cleared that may be being read");
+    for (int taken = 0; taken < HC_SHM_RING_LINES - 1; taken++)
+        cr_assert(pop(&len, &mark) && len == 8);
 }
 
 Test(shm_ring, full_ring_refuses_and_recovers)
@@ -124,7 +145,7 @@ Test(shm_ring, positions_may_overflow)
 {
     uint32_t len;
     unsigned char mark;
-    in.pos = in.published = out.pos = UINT32_MAX - 100 - (UINT32_MAX - 100) % HC_SHM_RING_LINES;
+    in.pos = in.published = out.pos = out.clear = UINT32_MAX - 100 - (UINT32_MAX - 100) % HC_SHM_RING_LINES;
     atomic_store(&head, in.pos);
     out.limit = in.pos + HC_SHM_RING_LINES - 1;
     for (int i = 0; i < 3000; i++) {
@@ -134,13 +155,154 @@ Test(shm_ring, positions_may_overflow)
     cr_assert(out.pos < 10000);
 }
 
+/* The other side says that it has read everything. */
+static void answer(void)
+{
+    back.heard = hc_shm_stamp(hc_shm_life(2), in.pos);
+}
+
+/* Exchange a message of `len` bytes and its answer, and tell at which line it lay. */
+static uint32_t exchange(uint32_t len, unsigned char mark)
+{
+    uint32_t got, at;
+    unsigned char seen;
+    cr_assert(push(len, mark));
+    at = in.pos & HC_SHM_RING_MASK;
+    cr_assert(pop(&got, &seen) && got == len && seen == mark);
+    answer();
+    return at;
+}
+
+Test(shm_ring, questions_and_answers_stay_where_they_are)
+{
+    for (uint32_t i = 0; i < 5000; i++) {
+        uint32_t at = exchange(8, 1);
+        cr_assert(at == (i < HC_SHM_CALM_MIN + 1 ? i : HC_SHM_CALM_MIN + 1), "message %u at line %u", i, at);
+    }
+}
+
+Test(shm_ring, lengths_may_change_while_staying)
+{
+    uint32_t seed = 7;
+    for (int i = 0; i < 20000; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        (void)exchange((seed >> 8) % (HC_SHM_INLINE_MAX + 1), 1);
+        if (seed >> 28 == 0)
+            back.heard = 0; /* as if the answer had come before the question was read */
+    }
+}
+
+Test(shm_ring, record_that_stays_is_not_overwritten_before_it_is_read)
+{
+    uint32_t len;
+    unsigned char mark;
+    for (int i = 0; i < 100; i++)
+        (void)exchange(8, 1);
+    cr_assert(push(8, 1));
+    cr_assert(!push(9, 1), "the other side has not read the one before");
+    cr_assert(pop(&len, &mark) && len == 8);
+    cr_assert(!pop(&len, &mark), "a record was taken twice");
+    cr_assert(push(9, 1), "without an answer, too");
+    cr_assert(pop(&len, &mark) && len == 9);
+}
+
+Test(shm_ring, another_kind_of_message_does_not_stay)
+{
+    for (int i = 0; i < 100; i++)
+        (void)exchange(8, 1);
+    uint32_t at = exchange(8, 1);
+    cr_assert(exchange(8, 2) == at);
+    cr_assert(push(8, 1));
+    cr_assert(push(8, 1), "it was only in between");
+}
+
+Test(shm_ring, who_stayed_too_soon_hesitates)
+{
+    uint32_t len, refused = 0;
+    unsigned char mark;
+    for (int round = 0; round < 1000; round++) {
+        for (int i = 0; i < 20; i++)
+            (void)exchange(8, 1);
+        cr_assert(push(8, 1));
+        refused += !push(8, 1);
+        while (pop(&len, &mark))
+            continue;
+        answer();
+    }
+    cr_assert(refused > 0 && refused < 200, "%u refused", refused);
+}
+
+Test(shm_ring, stream_after_staying_overwrites_nothing)
+{
+    uint32_t seed = 1, len;
+    unsigned char mark, next_out = 0, next_in = 0;
+    for (int round = 0; round < 2000; round++) {
+        for (int i = 0; i < 40; i++) {
+            (void)exchange(8, next_out);
+        }
+        while (push((seed = seed * 1664525u + 1013904223u) >> 21, next_out))
+            next_out++;
+        while (pop(&len, &mark))
+            cr_assert(mark == next_in++);
+        cr_assert(next_in == next_out);
+        answer();
+    }
+}
+
+Test(shm_ring, without_answers_it_goes_all_the_way_round)
+{
+    uint32_t len, highest = 0;
+    unsigned char mark;
+    for (int i = 0; i < 5000; i++) {
+        cr_assert(push(8, (unsigned char)i));
+        highest = (in.pos & HC_SHM_RING_MASK) > highest ? in.pos & HC_SHM_RING_MASK : highest;
+        cr_assert(pop(&len, &mark) && mark == (unsigned char)i);
+    }
+    cr_assert(highest == HC_SHM_RING_MASK);
+}
+
+Test(shm_ring, old_stamp_gives_no_room)
+{
+    uint32_t len, first = 0, last = 0;
+    unsigned char mark;
+    (void)exchange(8, 1);
+    for (int round = 0; round < 3000; round++) {
+        while (push(300, (unsigned char)first))
+            first++;
+        cr_assert(pop(&len, &mark) && mark == (unsigned char)last++, "an unread record was overwritten");
+    }
+}
+
+Test(shm_ring, stamp_of_another_life_tells_nothing)
+{
+    while (push(8, 1))
+        continue;
+    back.heard = hc_shm_stamp(hc_shm_life(4), out.pos);
+    cr_assert(!push(8, 1));
+    back.heard = hc_shm_stamp(0, out.pos);
+    cr_assert(!push(8, 1));
+    back.heard = hc_shm_stamp(hc_shm_life(2), out.pos);
+    cr_assert(push(8, 1), "a stamp gives room");
+}
+
+Test(shm_ring, records_carry_a_stamp_of_the_ring_the_other_way)
+{
+    back.life = hc_shm_life(6);
+    back.pos = 5000;
+    cr_assert(push(8, 1));
+    hc_shm_consumer_hear(&in, hc_shm_peek(&in));
+    cr_assert(in.heard == hc_shm_stamp(hc_shm_life(6), 5000));
+}
+
 Test(shm_ring, malformed_headers_are_recognised)
 {
     cr_assert(hc_shm_record_lines(&in, hc_shm_header(HC_SHM_INLINE, 0, HC_SHM_INLINE_MAX + 1)) == 0);
     cr_assert(hc_shm_record_lines(&in, hc_shm_header(HC_SHM_INLINE, 0, UINT32_MAX)) == 0);
-    cr_assert(hc_shm_record_lines(&in, UINT64_C(9) << 40) == 0);
+    cr_assert(hc_shm_record_lines(&in, UINT64_C(7) << HC_SHM_KIND_SHIFT) == 0);
     cr_assert(hc_shm_record_lines(&in, UINT64_MAX) == 0);
     cr_assert(hc_shm_record_lines(&in, 1) == 0);
+    cr_assert(hc_shm_record_lines(&in, HC_SHM_STAY | hc_shm_header(HC_SHM_INLINE, 0, UINT32_MAX)) == 0);
+    cr_assert(hc_shm_record_lines(&in, HC_SHM_TURN | hc_shm_header(HC_SHM_INLINE, 0, 8)) == 1);
     in.pos = HC_SHM_RING_LINES - 2; /* a record may not reach over the end */
     cr_assert(hc_shm_record_lines(&in, hc_shm_header(HC_SHM_INLINE, 0, 120)) == 2);
     cr_assert(hc_shm_record_lines(&in, hc_shm_header(HC_SHM_INLINE, 0, 121)) == 0);

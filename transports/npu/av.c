@@ -139,6 +139,21 @@ static int begin(struct insertion *work, size_t count)
     return av->type == FI_AV_MAP && count && !work->fi_addr ? -FI_EINVAL : 0;
 }
 
+/* The endpoints that can connect to an address, now rather than with the first message. */
+static void meet(struct npu_av *av, fi_addr_t index)
+{
+    struct hc_list *node;
+    npu_lock(&av->eps_lock);
+    hc_list_for_each(node, &av->eps)
+    {
+        struct npu_ep *ep = hc_list_entry(node, struct npu_ep, av_node);
+        npu_lock(&ep->lock);
+        npu_ep_meet(ep, index);
+        npu_unlock(&ep->lock);
+    }
+    npu_unlock(&av->eps_lock);
+}
+
 /* Insert one address (NULL: it could not be resolved) and report what became of it. */
 static void insert_one(struct insertion *work, const struct npu_addr *addr)
 {
@@ -147,12 +162,14 @@ static void insert_one(struct insertion *work, const struct npu_addr *addr)
     size_t at = work->done++;
     int rc = -FI_EINVAL;
     if (addr) {
-        bool local = npu_addr_is_local(addr);
+        bool local = av->domain->shared_memory && npu_addr_is_local(addr);
         npu_lock(&av->lock);
         rc = insert(av, addr, local, &index);
         if (rc == 0 && (work->flags & FI_AV_USER_ID))
             av->entries[index].user_id = work->fi_addr[at];
         npu_unlock(&av->lock);
+        if (rc == 0 && local)
+            meet(av, index);
     }
     work->good += rc == 0;
     if (work->fi_addr)

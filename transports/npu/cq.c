@@ -346,6 +346,8 @@ static int cq_make(struct fi_cq_attr *attr, struct npu_cq *cq)
     cq->ring = malloc(size * sizeof(*cq->ring));
     if (!cq->ring)
         return -FI_ENOMEM;
+    /* Have the pages of a usual queue now, not one by one under messages. */
+    memset(cq->ring, 0, (size < NPU_DEFAULT_QUEUE ? size : NPU_DEFAULT_QUEUE) * sizeof(*cq->ring));
     return npu_wait_init(&cq->hub.wait, attr->wait_obj, attr->wait_set, &cq->fid.fid);
 }
 

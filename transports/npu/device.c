@@ -34,6 +34,19 @@ unsigned npu_device_count(void)
     return acl && acl->aclrtGetDeviceCount(&count) == HC_ACL_OK ? count : 0;
 }
 
+int npu_device_enter(const struct hc_acl *acl, int device, int32_t *before)
+{
+    if (acl->aclrtGetDevice(before) != HC_ACL_OK)
+        *before = -1;
+    return *before == device ? HC_ACL_OK : acl->aclrtSetDevice(device);
+}
+
+void npu_device_leave(const struct hc_acl *acl, int device, int32_t before)
+{
+    if (before >= 0 && before != device)
+        (void)acl->aclrtSetDevice(before);
+}
+
 /* "0000:c1:00.0" */
 static bool parse_pci(const char *text, struct fi_pci_attr *pci)
 {

@@ -22,4 +22,8 @@ void npu_device_describe(int index, struct npu_device *device);
 /* A struct fid_nic for fi_info; the caller owns it. NULL: no memory. */
 struct fid_nic *npu_device_nic(const struct npu_device *device);
 
+/* Make a device current on this thread, and what was current before again. A code of the device runtime. */
+int npu_device_enter(const struct hc_acl *acl, int device, int32_t *before);
+void npu_device_leave(const struct hc_acl *acl, int device, int32_t before);
+
 #endif

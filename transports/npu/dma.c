@@ -25,21 +25,6 @@ int32_t npu_dma_pid(void)
     return acl && acl->aclrtDeviceGetBareTgid(&pid) == HC_ACL_OK && pid > 0 ? pid : 0;
 }
 
-/* ---- The current device, for the time of some calls ---- */
-
-static int enter(const struct hc_acl *acl, int device, int32_t *before)
-{
-    if (acl->aclrtGetDevice(before) != HC_ACL_OK)
-        *before = -1;
-    return *before == device ? HC_ACL_OK : acl->aclrtSetDevice(device);
-}
-
-static void leave(const struct hc_acl *acl, int device, int32_t before)
-{
-    if (before >= 0 && before != device)
-        (void)acl->aclrtSetDevice(before);
-}
-
 /* ---- The owner's side ---- */
 
 /* Export the registration once; later operations only name further importers. */
@@ -64,14 +49,14 @@ bool npu_dma_export(const struct npu_buf *buf, int32_t pid, struct npu_ipc_range
         pid == npu_dma_pid())
         return false;
     npu_lock(&mr->domain->lock);
-    int code = enter(acl, mr->device, &before);
+    int code = npu_device_enter(acl, mr->device, &before);
     if (code == HC_ACL_OK) {
         code = export_mr(acl, mr);
         if (code == HC_ACL_OK && mr->key_pid != pid)
             code = acl->aclrtIpcMemSetImportPid(mr->ipc_key, &pid, 1);
         if (code == HC_ACL_OK)
             mr->key_pid = pid;
-        leave(acl, mr->device, before);
+        npu_device_leave(acl, mr->device, before);
     }
     npu_unlock(&mr->domain->lock);
     *range = (struct npu_ipc_range){
@@ -84,12 +69,12 @@ void npu_dma_withdraw(struct npu_mr *mr)
 {
     const struct hc_acl *acl = hc_acl_loaded();
     int32_t before;
-    if (!acl || mr->key_state != NPU_KEY_THERE || enter(acl, mr->device, &before) != HC_ACL_OK)
+    if (!acl || mr->key_state != NPU_KEY_THERE || npu_device_enter(acl, mr->device, &before) != HC_ACL_OK)
         return;
     int code = acl->aclrtIpcMemClose(mr->ipc_key);
     if (code != HC_ACL_OK)
         complain("an export cannot be withdrawn", mr->device, code);
-    leave(acl, mr->device, before);
+    npu_device_leave(acl, mr->device, before);
 }
 
 /* ---- The other side ---- */
@@ -152,10 +137,10 @@ struct npu_dma *npu_dma_start(const struct npu_mr *mr, void *ptr, const struct n
     dma->domain = mr->domain;
     dma->device = mr->device;
     memcpy(dma->key, range->key, sizeof(dma->key));
-    int code = enter(acl, dma->device, &before);
+    int code = npu_device_enter(acl, dma->device, &before);
     if (code == HC_ACL_OK) {
         code = start(acl, dma, ptr, range->offset, n, out);
-        leave(acl, dma->device, before);
+        npu_device_leave(acl, dma->device, before);
     }
     if (code == HC_ACL_OK)
         return dma;
@@ -183,15 +168,15 @@ int npu_dma_poll(struct npu_dma *dma)
     const struct hc_acl *acl = hc_acl_loaded();
     int32_t before;
     int device = dma->device, status = HC_ACL_STREAM_COMPLETE;
-    int code = enter(acl, device, &before);
+    int code = npu_device_enter(acl, device, &before);
     if (code == HC_ACL_OK)
         code = acl->aclrtStreamQuery(dma->stream, &status);
     if (code == HC_ACL_OK && status != HC_ACL_STREAM_COMPLETE) {
-        leave(acl, device, before);
+        npu_device_leave(acl, device, before);
         return -FI_EAGAIN;
     }
     int rc = end(acl, dma, code);
-    leave(acl, device, before);
+    npu_device_leave(acl, device, before);
     return rc;
 }
 
@@ -201,11 +186,11 @@ void npu_dma_abandon(struct npu_dma *dma)
     const struct hc_acl *acl = hc_acl_loaded();
     int32_t before;
     int device = dma->device;
-    int code = enter(acl, device, &before);
+    int code = npu_device_enter(acl, device, &before);
     if (code == HC_ACL_OK)
         code = acl->aclrtSynchronizeStreamWithTimeout(dma->stream, PATIENCE_MS);
     (void)end(acl, dma, code);
-    leave(acl, device, before);
+    npu_device_leave(acl, device, before);
 }
 
 void npu_dma_fini(struct npu_domain *domain)
@@ -213,9 +198,9 @@ void npu_dma_fini(struct npu_domain *domain)
     const struct hc_acl *acl = hc_acl_loaded();
     int32_t before;
     for (int i = 0; acl && i < NPU_MAX_DEVICES; i++) {
-        if (!domain->streams[i] || enter(acl, i, &before) != HC_ACL_OK)
+        if (!domain->streams[i] || npu_device_enter(acl, i, &before) != HC_ACL_OK)
             continue;
         (void)acl->aclrtDestroyStream(domain->streams[i]);
-        leave(acl, i, before);
+        npu_device_leave(acl, i, before);
     }
 }

@@ -36,6 +36,20 @@ int npu_domain_join(struct npu_domain *domain, struct npu_ep *ep)
     return rc;
 }
 
+void npu_domain_settle(struct npu_domain *domain)
+{
+    struct hc_list *node;
+    npu_lock(&domain->members_lock);
+    hc_list_for_each(node, &domain->eps)
+    {
+        struct npu_ep *ep = hc_list_entry(node, struct npu_ep, domain_node);
+        npu_lock(&ep->lock);
+        npu_net_settle(ep);
+        npu_unlock(&ep->lock);
+    }
+    npu_unlock(&domain->members_lock);
+}
+
 void npu_domain_leave(struct npu_domain *domain, struct npu_ep *ep)
 {
     struct hc_list *node;
@@ -158,8 +172,9 @@ int npu_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
     made->mr_mode = info->domain_attr->mr_mode;
     made->format = info->addr_format;
     made->device = device;
-    made->direct_copy = true;
+    made->direct_copy = made->shared_memory = true;
     (void)fi_param_get_bool(&npu_provider, "direct_copy", &made->direct_copy);
+    (void)fi_param_get_bool(&npu_provider, "shared_memory", &made->shared_memory);
     rc = npu_mr_table_init(made);
     if (rc < 0) {
         free(made);

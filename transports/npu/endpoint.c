@@ -170,6 +170,7 @@ static int enable(struct npu_ep *ep)
     if (rc < 0)
         npu_local_close(ep);
     ep->enabled = rc == 0;
+    npu_ep_meet_all(ep);
     npu_unlock(&ep->lock);
     return rc;
 }

@@ -15,6 +15,7 @@ struct npu_arrival;
 struct npu_send;
 struct npu_rma;
 struct npu_dma;
+struct npu_held;
 
 /* ---- Paths ---- */
 
@@ -100,6 +101,7 @@ struct npu_tx {
     uint8_t state;
     bool failed;
     int stream;
+    unsigned copies;
     uint64_t base, at, end;
 };
 
@@ -139,8 +141,13 @@ struct npu_rx {
     bool exhausted;
     /* The path's own: */
     int stream;
+    unsigned copies;
     uint64_t at, end;
     struct npu_dma *dma;
+    struct npu_held *held; /* where the message is in the sender's memory */
+    uint32_t share, generation;
+    bool refused;
+    uint64_t began; /* npu_cycles(); 0: not timed */
 };
 
 enum npu_cntr_use {
@@ -192,6 +199,7 @@ struct npu_ep {
     struct hc_list workers;
     struct npu_peer **peers; /* by index of the address vector; NULL: not connected */
     size_t peer_room;
+    unsigned met; /* peers connected to when they were inserted, or tried to */
     /* operations */
     struct npu_tx *tx_pool;
     struct hc_list tx_free;
@@ -239,6 +247,14 @@ void npu_ep_disarm(struct npu_ep *ep);
 ssize_t npu_send_post(struct npu_ep *ep, fi_addr_t dest, struct npu_send *send);
 /* The peer at an address, connected if need be. */
 int npu_ep_peer(struct npu_ep *ep, fi_addr_t dest, struct npu_peer **peer);
+/*
+ * Connect to an endpoint of this host before there is a message, so that the first one does not pay for it.
+ * At most NPU_MEET_MAX for one endpoint: a connection takes memory, and a look at each call for progress.
+ * Silent when that is not possible (yet). The lock is held.
+ */
+void npu_ep_meet(struct npu_ep *ep, fi_addr_t dest);
+/* The same for what was inserted before the endpoint was enabled. */
+void npu_ep_meet_all(struct npu_ep *ep);
 /* Forget a peer that is gone, so that the next send connects anew. */
 void npu_ep_forget(struct npu_ep *ep, struct npu_peer *peer);
 /* An operation from the pool, filled from `send` (an injected payload is copied). 0; -FI_EAGAIN: all are in
@@ -311,6 +327,8 @@ int npu_local_open(struct npu_ep *ep);
 void npu_local_close(struct npu_ep *ep);
 /* Connect to an endpoint of this host. -FI_ECONNREFUSED: nobody has that address. */
 int npu_local_connect(struct npu_ep *ep, const struct npu_addr *addr, struct npu_peer **peer);
+/* Let in who is at the door. Who has just connected says in a moment who they are: wait a moment for that. */
+void npu_local_hear(struct npu_ep *ep);
 /* Read what came in, move streams. True: something happened. */
 bool npu_local_progress(struct npu_ep *ep);
 /* Raise or lower the flags that make peers wake this process. */
@@ -334,6 +352,8 @@ int npu_net_connect(struct npu_ep *ep, const struct npu_addr *addr, struct npu_p
 bool npu_net_progress(struct npu_ep *ep);
 /* Whether there are no connections: then progress may wait for its descriptor. */
 bool npu_net_idle(const struct npu_ep *ep);
+/* Let go of registrations whose copies have ended. */
+void npu_net_settle(struct npu_ep *ep);
 /* Prepare to sleep: from now on the descriptors tell. False: something is there to be done. */
 bool npu_net_sleep(struct npu_ep *ep);
 

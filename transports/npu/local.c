@@ -1,9 +1,11 @@
 /* The local path's life: the endpoint's address, connections, lost peers. */
+#include "runtime/base/clock.h"
 #include "transports/npu/chan.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
+enum {
+    BACKLOG = 1024,
+    SEALS = F_SEAL_SHRINK | F_SEAL_GROW,
+    HEAR_NS = 2 * 1000 * 1000, /* how long one who has connected is waited for */
+    GREET_EVERY = 128,         /* idle calls between looks at the socket while there is nobody to hear of */
+};
 
 const struct npu_path_ops npu_local_path = {
     .name = "local",
@@ -176,7 +183,8 @@ static struct npu_chan *chan_new(struct npu_local *local, int fd, bool outgoing)
     hc_list_init(&chan->sending);
     hc_list_init(&chan->busy_node);
     hc_list_init(&chan->waiting);
-    hc_list_init(&chan->ranges);
+    hc_list_init(&chan->held);
+    hc_list_init(&chan->owed);
     return chan;
 }
 
@@ -189,14 +197,49 @@ static void hang_up(struct npu_chan *chan)
     chan->watch.fd = -1;
 }
 
+/* ---- Partners: the channels of two endpoints, there and back ---- */
+
+static void part(struct npu_chan *chan)
+{
+    struct npu_chan *partner = chan->partner;
+    if (!partner)
+        return;
+    (chan->outgoing ? chan : partner)->writer.back = NULL;
+    chan->partner = partner->partner = NULL;
+}
+
+/* The kernel tells the process, so that nobody speaks for another one. */
+static void pair(struct npu_chan *out, struct npu_chan *in)
+{
+    if (out->pid != in->pid || npu_addr_port(&out->peer.addr) != npu_addr_port(&in->peer.addr))
+        return;
+    part(out);
+    part(in);
+    out->partner = in;
+    in->partner = out;
+    out->writer.back = &in->reader;
+}
+
+static void pair_out(struct npu_local *local, struct npu_chan *out)
+{
+    for (unsigned i = 0; i < local->in_count; i++)
+        if (!local->in[i]->peer.dead && !local->in[i]->closing)
+            pair(out, local->in[i]);
+}
+
 static void chan_free(struct npu_chan *chan)
 {
+    part(chan);
+    if (chan->memory)
+        npu_chan_revoke(chan); /* before it hangs up, which says that nothing is there any more */
     hang_up(chan);
     hc_list_remove(&chan->node);
     hc_list_remove(&chan->busy_node);
     struct hc_list *node;
-    while ((node = hc_list_pop(&chan->ranges)))
-        free(hc_list_entry(node, struct npu_held_range, node));
+    while ((node = hc_list_pop(&chan->held)))
+        free(hc_list_entry(node, struct npu_held, node));
+    while ((node = hc_list_pop(&chan->owed)))
+        free(hc_list_entry(node, struct npu_owed, node));
     npu_chan_stop_serving(chan);
     free(chan->serve);
     if (chan->memory)
@@ -215,12 +258,16 @@ static int map(int fd, struct npu_chan_memory **memory)
     return 0;
 }
 
-void npu_chan_prepare(struct npu_chan *chan, int stream)
+void npu_chan_prepare(struct npu_chan *chan, int stream, uint64_t begin, size_t bytes)
 {
-    if (chan->prepared & (1U << stream))
+    enum { AHEAD = 16 << 10 };
+    size_t there = chan->prepared[stream];
+    bool part = begin % NPU_STREAM_BYTES == 0 && bytes < NPU_STREAM_BYTES;
+    size_t end = part ? hc_align_up(bytes, AHEAD) : NPU_STREAM_BYTES;
+    if (hc_likely(end <= there))
         return;
-    chan->prepared |= 1U << stream;
-    (void)madvise(chan->memory->streams[stream], NPU_STREAM_BYTES, MADV_POPULATE_WRITE);
+    chan->prepared[stream] = end;
+    (void)madvise(chan->memory->streams[stream] + there, end - there, MADV_POPULATE_WRITE);
 }
 
 static int make_memory(struct npu_chan_memory **memory)
@@ -290,7 +337,7 @@ static int connect_socket(const struct npu_addr *addr, pid_t *pid)
     return fd;
 }
 
-static int send_hello(struct npu_chan *chan, int memory_fd)
+static int send_hello(struct npu_chan *chan, const int *fds, unsigned count)
 {
     struct npu_hello hello = {
         .magic = NPU_CHAN_MAGIC,
@@ -301,32 +348,29 @@ static int send_hello(struct npu_chan *chan, int memory_fd)
     };
     union {
         struct cmsghdr head;
-        unsigned char bytes[CMSG_SPACE(sizeof(int))];
+        unsigned char bytes[CMSG_SPACE(NPU_HELLO_FDS * sizeof(int))];
     } control = {0};
+    size_t size = count * sizeof(int);
     struct iovec iov = {.iov_base = &hello, .iov_len = sizeof(hello)};
     struct msghdr msg = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-    control.head = (struct cmsghdr){
-        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    memcpy(CMSG_DATA(&control.head), &memory_fd, sizeof(memory_fd));
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_SPACE(size)};
+    control.head =
+        (struct cmsghdr){.cmsg_len = CMSG_LEN(size), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control.head), fds, size);
     return sendmsg(chan->watch.fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-static int open_chan(struct npu_chan *chan)
+static struct npu_proof make_proof(struct npu_chan *chan)
 {
-    int fd = make_memory(&chan->memory);
-    if (fd < 0)
-        return fd;
     /* Hard to guess is enough: it tells a process from another that was given its number. */
     chan->proof = (uint64_t)(uintptr_t)chan->memory ^ (uint64_t)getpid() << 32 ^ NPU_CHAN_MAGIC;
-    chan->memory->head.proof = chan->proof;
-    chan->memory->head.proof_addr = (uintptr_t)&chan->proof;
-    int rc = send_hello(chan, fd);
-    (void)close(fd); /* the mappings keep the memory */
-    if (rc == 0)
-        rc = npu_ep_watch(chan->peer.ep, &chan->watch);
-    npu_ring_writer_init(&chan->writer, chan->memory->ring, &chan->memory->head.ring_head);
-    return rc;
+    return (struct npu_proof){.addr = (uintptr_t)&chan->proof, .value = chan->proof};
+}
+
+static uint16_t new_life(struct npu_local *local)
+{
+    local->life = local->life == NPU_OFFERED_LIFE - 1 ? 1 : (uint16_t)(local->life + 1);
+    return local->life;
 }
 
 /* The channel to an address that is there already, for an address that was removed and came back. */
@@ -340,6 +384,196 @@ static struct npu_chan *find_out(struct npu_local *local, const struct npu_addr 
             return chan;
     }
     return NULL;
+}
+
+/* ---- Receiving ---- */
+
+static int add_in(struct npu_local *local, struct npu_chan *chan)
+{
+    if (local->in_count == local->in_room) {
+        unsigned room = local->in_room ? 2 * local->in_room : 8;
+        struct npu_chan **grown = realloc(local->in, room * sizeof(struct npu_chan *));
+        if (!grown)
+            return -FI_ENOMEM;
+        local->in = grown;
+        local->in_room = room;
+    }
+    local->in[local->in_count++] = chan;
+    return 0;
+}
+
+/* This side is there to receive on a channel whose memory is mapped. */
+static int begin_receiving(struct npu_chan *chan)
+{
+    struct npu_chan_head *head = &chan->memory->head;
+    npu_ring_reader_init(&chan->reader, chan->memory->ring, &head->ring_head, head->life);
+    int rc = add_in(chan->local, chan);
+    if (rc < 0)
+        return rc;
+    /* relaxed: without it the sender takes another way */
+    atomic_store_explicit(&head->receiver_pid, npu_dma_pid(), memory_order_relaxed);
+    head->receiver_proof = make_proof(chan);
+    hc_share_pool_init(&chan->shares, chan->memory->shares);
+    if (chan->peer.ep->armed)
+        atomic_store(&head->receiver_asleep, 1);
+    return 0;
+}
+
+/* The sender is known. barrier: its process takes part in membarrier(2). */
+static void know_sender(struct npu_chan *chan, bool barrier)
+{
+    struct npu_chan *out = find_out(chan->local, &chan->peer.addr);
+    if (out)
+        pair(out, chan);
+    (void)npu_chan_may_copy(chan);
+    npu_chan_publish_ways(chan);
+    chan->fence = !(barrier && chan->local->barrier);
+}
+
+/* release: who sees it sees what was written before */
+static void publish_attach(struct npu_chan *chan, bool barrier)
+{
+    atomic_store_explicit(&chan->memory->head.attach, barrier ? NPU_ATTACHED_BARRIER : NPU_ATTACHED,
+                          memory_order_release);
+}
+
+/* ---- Offers ---- */
+
+/* Whether a descriptor is memory that stays as large as a channel. */
+static bool is_memory(int fd)
+{
+    struct stat info;
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &info) == 0 &&
+           info.st_size == (off_t)sizeof(struct npu_chan_memory);
+}
+
+static void close_both(const int fds[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (fds[i] >= 0)
+            (void)close(fds[i]);
+}
+
+static void remove_in(struct npu_local *local, const struct npu_chan *chan)
+{
+    local->offers -= chan->offered;
+    for (unsigned i = 0; i < local->in_count; i++)
+        if (local->in[i] == chan)
+            local->in[i] = local->in[--local->in_count];
+}
+
+static int prepare_offer(struct npu_chan *chan, int *fd)
+{
+    *fd = make_memory(&chan->memory);
+    if (*fd < 0)
+        return *fd;
+    chan->memory->head.life = NPU_OFFERED_LIFE | new_life(chan->local);
+    int rc = begin_receiving(chan);
+    if (rc < 0)
+        return rc;
+    chan->offered = true;
+    chan->local->offers++;
+    chan->fence = true; /* until the sender says otherwise */
+    publish_attach(chan, chan->local->barrier);
+    return npu_ep_watch(chan->peer.ep, &chan->watch);
+}
+
+static void drop_offer(struct npu_chan *chan)
+{
+    remove_in(chan->local, chan);
+    chan_free(chan);
+}
+
+/* A channel for whom `out` leads to; fds: its memory and its socket for them. NULL: there is none. */
+static struct npu_chan *make_offer(const struct npu_chan *out, int fds[2])
+{
+    struct npu_local *local = out->local;
+    int ends[2];
+    if (local->in_count >= NPU_OFFERS_MAX ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
+        return NULL;
+    struct npu_chan *chan = chan_new(local, ends[0], false);
+    if (!chan) {
+        close_both(ends);
+        return NULL;
+    }
+    chan->pid = out->pid;
+    chan->peer.addr = out->peer.addr;
+    fds[1] = ends[1];
+    if (prepare_offer(chan, &fds[0]) == 0)
+        return chan;
+    close_both(fds);
+    (void)close(ends[0]);
+    chan->watch.fd = -1;
+    drop_offer(chan);
+    return NULL;
+}
+
+static void begin_sending(struct npu_chan *chan, uint16_t life)
+{
+    chan->fence = true; /* until the receiver says otherwise */
+    npu_ring_writer_init(&chan->writer, chan->memory->ring, &chan->memory->head.ring_head, life);
+    hc_list_append(&chan->local->out, &chan->node);
+    pair_out(chan->local, chan);
+}
+
+/* Send on what the sender of `in` offers; takes the descriptors over. Not taken, its memory and socket are
+ * closed, which tells the other side. */
+static void take_offer(struct npu_chan *in, const int fds[2])
+{
+    struct npu_local *local = in->local;
+    bool wanted = is_memory(fds[0]) && !find_out(local, &in->peer.addr);
+    struct npu_chan *chan = wanted ? chan_new(local, fds[1], true) : NULL;
+    if (!chan || map(fds[0], &chan->memory) < 0 || npu_ep_watch(local->ep, &chan->watch) < 0) {
+        close_both(fds);
+        if (chan)
+            chan->watch.fd = -1;
+        if (chan)
+            chan_free(chan);
+        return;
+    }
+    (void)close(fds[0]); /* the mapping keeps it */
+    struct npu_chan_head *head = &chan->memory->head;
+    chan->pid = in->pid;
+    chan->peer.addr = in->peer.addr;
+    head->sender_proof = make_proof(chan);
+    head->sender_addr = local->ep->addr;
+    head->sender_barrier = local->barrier;
+    begin_sending(chan, head->life);
+}
+
+void npu_chan_met(struct npu_chan *chan)
+{
+    const struct npu_chan_head *head = &chan->memory->head;
+    chan->offered = false;
+    chan->local->offers--;
+    chan->peer.addr = head->sender_addr;
+    know_sender(chan, head->sender_barrier);
+}
+
+/* ---- Connecting: the sender ---- */
+
+static int open_chan(struct npu_chan *chan)
+{
+    int fds[NPU_HELLO_FDS];
+    fds[0] = make_memory(&chan->memory);
+    if (fds[0] < 0)
+        return fds[0];
+    chan->memory->head.sender_proof = make_proof(chan);
+    uint16_t life = chan->memory->head.life = new_life(chan->local);
+    struct npu_chan *offer = make_offer(chan, fds + 1);
+    int rc = send_hello(chan, fds, offer ? NPU_HELLO_FDS : 1);
+    if (rc == 0)
+        rc = npu_ep_watch(chan->peer.ep, &chan->watch);
+    (void)close(fds[0]); /* the mappings keep the memory */
+    if (offer)
+        close_both(fds + 1);
+    if (offer && rc < 0)
+        drop_offer(offer);
+    if (rc == 0)
+        begin_sending(chan, life);
+    return rc;
 }
 
 int npu_local_connect(struct npu_ep *ep, const struct npu_addr *addr, struct npu_peer **peer)
@@ -361,7 +595,6 @@ int npu_local_connect(struct npu_ep *ep, const struct npu_addr *addr, struct npu
     }
     chan->pid = pid;
     chan->peer.addr = *addr;
-    chan->fence = true; /* until the receiver says otherwise */
     int rc = open_chan(chan);
     if (rc < 0) {
         if (chan->watch.fd >= 0)
@@ -370,42 +603,42 @@ int npu_local_connect(struct npu_ep *ep, const struct npu_addr *addr, struct npu
         chan_free(chan);
         return rc;
     }
-    hc_list_append(&local->out, &chan->node);
     *peer = &chan->peer;
     return 0;
 }
 
 /* ---- Accepting ---- */
 
-static int add_in(struct npu_local *local, struct npu_chan *chan)
+static bool is_valid(const struct npu_hello *hello)
 {
-    if (local->in_count == local->in_room) {
-        unsigned room = local->in_room ? 2 * local->in_room : 8;
-        struct npu_chan **grown = realloc(local->in, room * sizeof(struct npu_chan *));
-        if (!grown)
-            return -FI_ENOMEM;
-        local->in = grown;
-        local->in_room = room;
-    }
-    local->in[local->in_count++] = chan;
-    return 0;
-}
-
-static bool is_valid(const struct npu_hello *hello, int fd)
-{
-    struct stat info;
-    int seals = fcntl(fd, F_GET_SEALS);
     return hello->magic == NPU_CHAN_MAGIC && hello->version == NPU_PROTOCOL_VERSION &&
-           hello->size == sizeof(struct npu_chan_memory) && seals >= 0 && (seals & SEALS) == SEALS &&
-           fstat(fd, &info) == 0 && info.st_size == (off_t)sizeof(struct npu_chan_memory);
+           hello->size == sizeof(struct npu_chan_memory);
 }
 
-/* Receive the first message and its descriptor; -FI_EAGAIN: not there yet. */
-static int receive_hello(int socket, struct npu_hello *hello, int *fd)
+/* The descriptors of a message; returns how many, -1: others than expected, which are closed. */
+static int take_fds(struct msghdr *msg, int fds[NPU_HELLO_FDS])
+{
+    struct cmsghdr *first = CMSG_FIRSTHDR(msg);
+    if (!first || first->cmsg_type != SCM_RIGHTS || first->cmsg_len < CMSG_LEN(sizeof(int)))
+        return -1;
+    int got[NPU_HELLO_FDS + 1]; /* one more fits where the header's alignment leaves room */
+    int count = (int)((first->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    memcpy(got, CMSG_DATA(first), (size_t)count * sizeof(int));
+    if (count == 1 || count == NPU_HELLO_FDS) {
+        memcpy(fds, got, (size_t)count * sizeof(int));
+        return count;
+    }
+    for (int i = 0; i < count; i++)
+        (void)close(got[i]);
+    return -1;
+}
+
+/* Receive the first message; returns how many descriptors came with it. -FI_EAGAIN: not there yet. */
+static int receive_hello(int socket, struct npu_hello *hello, int fds[NPU_HELLO_FDS])
 {
     union {
         struct cmsghdr head;
-        unsigned char bytes[CMSG_SPACE(sizeof(int))];
+        unsigned char bytes[CMSG_SPACE(NPU_HELLO_FDS * sizeof(int))];
     } control = {0};
     struct iovec iov = {.iov_base = hello, .iov_len = sizeof(*hello)};
     struct msghdr msg = {
@@ -413,52 +646,35 @@ static int receive_hello(int socket, struct npu_hello *hello, int *fd)
     ssize_t got = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0)
         return -errno;
-    struct cmsghdr *first = CMSG_FIRSTHDR(&msg);
-    if (!first || first->cmsg_type != SCM_RIGHTS || first->cmsg_len < CMSG_LEN(sizeof(int)))
-        return -FI_ECONNRESET;
-    int fds[2]; /* a second one fits where the header's alignment leaves room */
-    memcpy(fds, CMSG_DATA(first), sizeof(fds[0]));
-    if (first->cmsg_len != CMSG_LEN(sizeof(int))) {
-        memcpy(fds, CMSG_DATA(first), sizeof(fds));
-        (void)close(fds[0]);
-        (void)close(fds[1]);
-        return -FI_ECONNRESET;
-    }
-    *fd = fds[0];
-    if (got == (ssize_t)sizeof(*hello) && is_valid(hello, *fd))
-        return 0;
-    (void)close(*fd);
+    int count = take_fds(&msg, fds);
+    if (count > 0 && got == (ssize_t)sizeof(*hello) && is_valid(hello) && is_memory(fds[0]))
+        return count;
+    for (int i = 0; i < count; i++)
+        (void)close(fds[i]);
     return -FI_ECONNRESET;
 }
 
 static int attach(struct npu_chan *chan)
 {
     struct npu_hello hello;
-    struct npu_chan_memory *memory = NULL;
-    int fd = -1;
-    int rc = receive_hello(chan->watch.fd, &hello, &fd);
-    if (rc < 0)
-        return rc;
-    rc = map(fd, &memory);
-    (void)close(fd);
-    if (rc < 0)
-        return rc;
-    chan->memory = memory;
+    int fds[NPU_HELLO_FDS] = {-1, -1, -1};
+    int count = receive_hello(chan->watch.fd, &hello, fds);
+    if (count < 0)
+        return count;
+    int rc = map(fds[0], &chan->memory);
+    (void)close(fds[0]);
     chan->peer.addr = hello.addr;
-    npu_ring_reader_init(&chan->reader, memory->ring, &memory->head.ring_head);
-    rc = add_in(chan->local, chan);
-    if (rc < 0)
-        return rc;
-    /* relaxed: without it the sender takes another way */
-    atomic_store_explicit(&memory->head.receiver_pid, npu_dma_pid(), memory_order_relaxed);
-    bool both = hello.barrier && chan->local->barrier;
-    chan->fence = !both;
-    if (chan->peer.ep->armed)
-        atomic_store(&memory->head.receiver_asleep, 1);
-    /* release: who sees it sees the flag above */
-    atomic_store_explicit(&memory->head.attach, both ? NPU_ATTACHED_BARRIER : NPU_ATTACHED,
-                          memory_order_release);
-    return 0;
+    if (rc == 0)
+        rc = begin_receiving(chan);
+    if (rc == 0)
+        know_sender(chan, hello.barrier);
+    if (rc == 0)
+        publish_attach(chan, hello.barrier && chan->local->barrier);
+    if (count == NPU_HELLO_FDS && rc == 0)
+        take_offer(chan, fds + 1);
+    else if (count == NPU_HELLO_FDS)
+        close_both(fds + 1);
+    return rc;
 }
 
 static void accept_ready(struct npu_ep *ep, struct npu_watch *watch, uint32_t events)
@@ -489,14 +705,35 @@ static void accept_ready(struct npu_ep *ep, struct npu_watch *watch, uint32_t ev
     }
 }
 
-/* ---- Lost peers ---- */
-
-static void remove_in(struct npu_local *local, const struct npu_chan *chan)
+/* The next who has connected, and not said anything yet; NULL: nobody. */
+static struct npu_chan *silent(struct npu_local *local)
 {
-    for (unsigned i = 0; i < local->in_count; i++)
-        if (local->in[i] == chan)
-            local->in[i] = local->in[--local->in_count];
+    struct hc_list *node;
+    hc_list_for_each(node, &local->greeting)
+    {
+        struct npu_chan *chan = hc_list_entry(node, struct npu_chan, node);
+        if (!chan->awaited)
+            return chan;
+    }
+    return NULL;
 }
+
+void npu_local_hear(struct npu_ep *ep)
+{
+    uint64_t end = hc_clock_ns() + HEAR_NS;
+    struct npu_chan *chan;
+    npu_ep_service(ep);
+    while ((chan = silent(ep->local))) {
+        if (hc_clock_ns() > end) {
+            chan->awaited = true;
+            continue;
+        }
+        (void)sched_yield();
+        npu_ep_service(ep);
+    }
+}
+
+/* ---- Lost peers ---- */
 
 /* The receiver of a channel is gone. */
 static void lose_out(struct npu_chan *chan)
@@ -598,6 +835,8 @@ bool npu_local_progress(struct npu_ep *ep)
     struct npu_local *local = ep->local;
     struct hc_list *node, *next;
     bool moved = false;
+    if (hc_unlikely(local->in_count == local->offers && ep->idle % GREET_EVERY == GREET_EVERY - 1))
+        ep->attention = true; /* its first peer may be at the door */
     for (unsigned i = 0; i < local->in_count; i++)
         moved |= npu_chan_progress_in(local->in[i]);
     if (hc_unlikely(!hc_list_empty(&local->reading)))
@@ -679,6 +918,8 @@ void npu_local_close(struct npu_ep *ep)
         struct npu_rx *rx = hc_list_entry(node, struct npu_rx, node);
         if (rx->stream == NPU_STREAM_DMA)
             npu_dma_abandon(rx->dma);
+        else if (rx->stream == NPU_STREAM_DIRECT)
+            free(rx->held);
     }
     if (local->listen.fd >= 0)
         (void)close(local->listen.fd);

@@ -2,8 +2,11 @@
 providerdir = @HC_FI_PROVIDER_DIR@
 provider_LTLIBRARIES = libnpu-fi.la
 libnpu_fi_la_SOURCES = \
+	runtime/base/clock.h \
 	runtime/base/compiler.h \
 	runtime/base/copy.c \
+	runtime/base/share.c \
+	runtime/base/share.h \
 	runtime/base/copy.h \
 	runtime/base/list.h \
 	transports/npu/acl/acl.h \
@@ -30,6 +33,8 @@ libnpu_fi_la_SOURCES = \
 	transports/npu/hmem.c \
 	transports/npu/info.c \
 	transports/npu/local.c \
+	transports/npu/local_cross.c \
+	transports/npu/local_direct.c \
 	transports/npu/local_recv.c \
 	transports/npu/local_rma.c \
 	transports/npu/local_send.c \
@@ -38,6 +43,8 @@ libnpu_fi_la_SOURCES = \
 	transports/npu/net.c \
 	transports/npu/net.h \
 	transports/npu/net_conn.c \
+	transports/npu/net_copy.c \
+	transports/npu/net_guard.c \
 	transports/npu/net_recv.c \
 	transports/npu/net_rma.c \
 	transports/npu/net_send.c \
@@ -54,7 +61,8 @@ libnpu_fi_la_SOURCES = \
 	transports/npu/rma_calls.c \
 	transports/npu/send.c \
 	transports/npu/tagged.c \
-	transports/npu/wait.c
+	transports/npu/wait.c \
+	transports/npu/ways.h
 libnpu_fi_la_CFLAGS = $(AM_CFLAGS) $(LIBFABRIC_CFLAGS)
 libnpu_fi_la_LIBADD = $(LIBFABRIC_LIBS) -ldl -lpthread
 libnpu_fi_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \

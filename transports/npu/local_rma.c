@@ -14,14 +14,11 @@
 #include "transports/npu/chan.h"
 #include "transports/npu/rma.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 enum {
-    DIRECT_PIECE = 4 << 20, /* copied per progress call */
+    DIRECT_PIECE = 1 << 20, /* copied per progress call */
     RESULT_MAX = NPU_RMA_INLINE_MAX,
 };
 
@@ -105,7 +102,7 @@ int npu_chan_rma(struct npu_peer *peer, const struct npu_rma *described)
     int rc = npu_rma_make(peer, op, &tx);
     if (rc < 0)
         return rc;
-    if (hc_list_empty(&chan->queue) && chan->awaiting < NPU_AWAITING && !npu_chan_fenced(chan, op->flags))
+    if (hc_list_empty(&chan->queue) && !npu_chan_fenced(chan, op->flags))
         record = npu_ring_reserve(&chan->writer, npu_record_lines(size));
     if (record)
         rc = npu_rma_build(op, record->payload);
@@ -199,17 +196,19 @@ static bool on_done(struct npu_chan *chan, struct npu_tx *tx, uint64_t err, uint
     return true;
 }
 
-void npu_chan_rma_reply(struct npu_chan *chan, struct npu_tx *tx, uint64_t kind, uint64_t a, uint64_t b)
+bool npu_chan_rma_reply(struct npu_chan *chan, struct npu_tx *tx, const struct npu_reply *reply)
 {
-    bool right = false;
-    if (kind == NPU_REPLY_RMA_DONE)
-        right = on_done(chan, tx, a, b);
-    else if (kind == NPU_REPLY_RMA_PIECE)
-        right = tx->state == NPU_TX_RMA && take_answer(chan, tx, b);
-    else if (kind == NPU_REPLY_RMA_CTS)
-        right = start_forth(chan, tx);
-    if (!right)
-        npu_chan_fail(chan, "a wrong answer to a request");
+    /* relaxed: a copy of our own */
+    switch (atomic_load_explicit(&reply->word, memory_order_relaxed)) {
+    case NPU_REPLY_RMA_DONE:
+        return on_done(chan, tx, reply->a, reply->b);
+    case NPU_REPLY_RMA_PIECE:
+        return tx->state == NPU_TX_RMA && take_answer(chan, tx, reply->b);
+    case NPU_REPLY_RMA_CTS:
+        return start_forth(chan, tx);
+    default:
+        return false;
+    }
 }
 
 bool npu_chan_rma_send(struct npu_chan *chan)
@@ -264,55 +263,15 @@ static void done(struct npu_chan *chan, int err, uint64_t n)
 
 /* ---- The target: copies across processes ---- */
 
-/* n bytes from `offset` on of some pieces; returns how many pieces. */
-static unsigned slice(const struct iovec *iov, unsigned count, uint64_t offset, size_t n, struct iovec *out)
-{
-    unsigned used = 0;
-    for (unsigned i = 0; i < count && n; i++) {
-        if (offset >= iov[i].iov_len) {
-            offset -= iov[i].iov_len;
-            continue;
-        }
-        size_t part = smaller(iov[i].iov_len - offset, n);
-        out[used++] = (struct iovec){(char *)iov[i].iov_base + offset, part};
-        n -= part;
-        offset = 0;
-    }
-    return used;
-}
-
 static ssize_t copy_across(struct npu_chan *chan, const struct npu_buf *buf, uint64_t offset, size_t n)
 {
     const struct npu_serve *serve = chan->serve;
-    struct iovec all[NPU_IOV_LIMIT], here[NPU_IOV_LIMIT], there[NPU_IOV_LIMIT];
+    struct iovec there[NPU_IOV_LIMIT];
     unsigned locals = serve->request.head.locals;
     for (unsigned i = 0; i < locals; i++)
-        all[i] =
+        there[i] =
             (struct iovec){(void *)(uintptr_t)serve->request.locals[i].addr, serve->request.locals[i].len};
-    unsigned here_count = slice(buf->iov, buf->count, offset, n, here);
-    unsigned there_count = slice(all, locals, serve->at, n, there);
-    ssize_t got = npu_rma_is_read(&serve->request)
-                      ? process_vm_writev(chan->pid, here, here_count, there, there_count, 0)
-                      : process_vm_readv(chan->pid, here, here_count, there, there_count, 0);
-    return got < 0 ? -errno : got;
-}
-
-/* Whether the process behind the channel's pid is the one that opened it, and lets itself be copied from. */
-static bool may_copy(struct npu_chan *chan)
-{
-    if (chan->copies == NPU_COPIES_UNKNOWN) {
-        uint64_t seen = 0;
-        const struct npu_chan_head *head = &chan->memory->head;
-        struct iovec here = {&seen, sizeof(seen)};
-        struct iovec there = {(void *)(uintptr_t)head->proof_addr, sizeof(seen)};
-        bool proven = chan->peer.ep->domain->direct_copy && chan->pid > 0 &&
-                      process_vm_readv(chan->pid, &here, 1, &there, 1, 0) == sizeof(seen) &&
-                      seen == head->proof;
-        chan->copies = proven ? NPU_COPIES_WORK : NPU_COPIES_DENIED;
-        if (!proven)
-            npu_info(EP_DATA, "process %d: no direct copies, data goes through a ring\n", (int)chan->pid);
-    }
-    return chan->copies == NPU_COPIES_WORK;
+    return npu_chan_copy(chan, buf, offset, there, locals, serve->at, n, npu_rma_is_read(&serve->request));
 }
 
 /* Copy a piece. False: the request has ended. */
@@ -328,7 +287,7 @@ static bool step_direct(struct npu_chan *chan)
     if (!err) {
         ssize_t got = copy_across(chan, &target.buf, offset, n);
         npu_target_drop(&target);
-        err = got > 0 ? 0 : (got == 0 ? FI_EFAULT : (int)-got);
+        err = got > 0 ? 0 : (int)-got;
         serve->at += got > 0 ? (uint64_t)got : 0;
     }
     if (err || serve->at == serve->request.head.len) {
@@ -534,7 +493,7 @@ static void begin(struct npu_chan *chan)
         serve_atomic(chan);
     } else if (request->head.flags & NPU_RMA_INLINE) {
         done(chan, npu_rma_copy_in(chan->peer.ep, request, 0, request->operands, request->head.len), 0);
-    } else if (request->head.locals && !on_devices(chan, request) && may_copy(chan)) {
+    } else if (request->head.locals && !on_devices(chan, request) && npu_chan_may_copy(chan)) {
         serve->how = NPU_SERVE_DIRECT;
         (void)step_direct(chan);
     } else if (start_dma(chan)) {

@@ -3,7 +3,13 @@
 
 #include <string.h>
 
-enum state { QUEUED = NPU_TX_QUEUED, WAITING_CTS, WAITING_ACK, STREAMING };
+enum state {
+    QUEUED = NPU_TX_QUEUED,
+    ANNOUNCED = NPU_TX_ANNOUNCED,
+    SHARING = NPU_TX_SHARING,
+    WAITING_ACK,
+    STREAMING,
+};
 
 /* ---- Eager messages ---- */
 
@@ -37,11 +43,45 @@ static inline struct npu_record *begin_eager(struct npu_chan *chan, size_t len, 
     return npu_ring_reserve(&chan->writer, *lines);
 }
 
-static inline void end_eager(struct npu_chan *chan, struct npu_record *record, uint32_t lines, uint64_t word)
+/* cached: it was written through the caches; what was not is best left alone. */
+static inline void end_eager(struct npu_chan *chan, struct npu_record *record, uint32_t lines, uint64_t word,
+                             bool cached)
 {
     chan->charged += (size_t)lines * NPU_LINE;
-    npu_ring_publish(&chan->writer, record, lines, word);
+    if (hc_likely(cached))
+        npu_ring_publish_staying(&chan->writer, record, lines, word);
+    else
+        npu_ring_publish(&chan->writer, record, lines, word);
     npu_chan_kick(chan);
+}
+
+/* Copy a long payload into the ring, through the caches (true) or past them. */
+static bool pack_long(struct npu_chan *chan, const struct npu_send *send, unsigned char *payload)
+{
+    struct npu_past *tuner = &chan->past_short[npu_past_class(send->len)];
+    bool past = npu_past_begin(tuner);
+    hc_copy_bypass = past;
+    if (send->iov_count != 1)
+        npu_iov_gather(send->iov, send->iov_count, payload);
+    else if (past)
+        hc_copy_past(payload, send->iov[0].iov_base, send->len);
+    else
+        hc_copy_through(payload, send->iov[0].iov_base, send->len);
+    hc_copy_bypass = false;
+    npu_past_end(tuner, send->len);
+    return !past;
+}
+
+/* As pack_long(). */
+static inline bool pack(struct npu_chan *chan, const struct npu_send *send, unsigned char *payload)
+{
+    if (send->len >= NPU_PAST_MIN)
+        return pack_long(chan, send, payload);
+    if (hc_likely(send->iov_count == 1))
+        hc_copy(payload, send->iov[0].iov_base, send->len);
+    else
+        npu_iov_gather(send->iov, send->iov_count, payload);
+    return true;
 }
 
 /* Send at once, straight from the caller's memory. */
@@ -54,13 +94,9 @@ static inline bool send_now(struct npu_chan *chan, const struct npu_send *send)
     record->tag = send->tag;
     record->data = send->data;
     record->id = 0;
-    unsigned char *payload = npu_eager_payload(record, send->len);
-    if (hc_likely(send->iov_count == 1))
-        hc_copy(payload, send->iov[0].iov_base, send->len);
-    else
-        npu_iov_gather(send->iov, send->iov_count, payload);
+    bool cached = pack(chan, send, npu_eager_payload(record, send->len));
     end_eager(chan, record, lines,
-              npu_record_word(NPU_RECORD_EAGER, record_flags(send->flags), (uint32_t)send->len));
+              npu_record_word(NPU_RECORD_EAGER, record_flags(send->flags), (uint32_t)send->len), cached);
     return true;
 }
 
@@ -69,6 +105,13 @@ static inline bool send_now(struct npu_chan *chan, const struct npu_send *send)
 static struct npu_stream *stream_of(const struct npu_tx *tx)
 {
     return &npu_chan_of(tx->peer)->memory->head.streams[tx->stream];
+}
+
+/* How far the receiver has read; acquire: partner is its release; what it has read may be overwritten. */
+static uint64_t consumed_of(const struct npu_tx *tx)
+{
+    uint64_t consumed = atomic_load_explicit(&stream_of(tx)->consumed, memory_order_acquire);
+    return consumed < tx->base ? tx->base : consumed; /* the message before ended earlier */
 }
 
 /* Copy what fits into the stream. tx->at counts from the message's start, tx->base the stream's bytes before
@@ -86,14 +129,17 @@ static bool fill(struct npu_chan *chan, struct npu_tx *tx, uint64_t consumed)
         size_t n = tx->end - tx->at < piece ? tx->end - tx->at : piece;
         n = n < NPU_STREAM_BYTES - offset ? n : NPU_STREAM_BYTES - offset;
         if (room < n) {
-            uint64_t now = atomic_load_explicit(&stream->consumed, memory_order_acquire);
+            uint64_t now = consumed_of(tx);
             if (now == consumed || now > pos)
                 break;
             consumed = now;
             continue;
         }
+        hc_copy_bypass = npu_past_begin(&chan->past);
         if (npu_buf_read(&tx->buf, tx->at, bytes + offset, n) < 0)
             tx->failed = true; /* what the receiver gets is wrong, but it gets it; this side tells */
+        hc_copy_bypass = false;
+        npu_past_end(&chan->past, n);
         tx->at += n;
         /* release: partner is the acquire in npu_chan_read_stream */
         atomic_store_explicit(&stream->written, pos + n, memory_order_release);
@@ -111,9 +157,10 @@ static void finish(struct npu_tx *tx)
 /* Move an operation in a stream; true: something happened (the operation may be gone). */
 static bool stream_step(struct npu_chan *chan, struct npu_tx *tx)
 {
+    if (tx->state == SHARING)
+        return npu_chan_help(chan, tx);
     struct npu_stream *stream = stream_of(tx);
-    /* acquire: partner is the release of the receiver; what it has read may be overwritten */
-    uint64_t consumed = atomic_load_explicit(&stream->consumed, memory_order_acquire);
+    uint64_t consumed = consumed_of(tx);
     uint64_t last = tx->base + tx->end;
     /* The receiver may have given the stream to a later message already. */
     if (hc_unlikely(consumed > chan->stream_pos[tx->stream] ||
@@ -131,23 +178,22 @@ static bool stream_step(struct npu_chan *chan, struct npu_tx *tx)
     }
     if (tx->at < tx->end)
         return moved;
-    if ((tx->flags & FI_DELIVERY_COMPLETE) &&
-        atomic_load_explicit(&stream->consumed, memory_order_acquire) < last)
+    if ((tx->flags & FI_DELIVERY_COMPLETE) && consumed_of(tx) < last)
         return moved;
     finish(tx);
     return true;
 }
 
-static void start_stream(struct npu_chan *chan, struct npu_tx *tx, int stream, uint64_t len)
+static void start_stream(struct npu_chan *chan, struct npu_tx *tx, int stream, bool fresh, uint64_t len)
 {
     tx->state = STREAMING;
     tx->stream = stream;
-    tx->base = chan->stream_pos[stream];
+    tx->base = npu_stream_next(chan, stream, fresh);
     tx->at = 0;
     tx->end = len;
-    chan->stream_pos[stream] += len;
+    npu_stream_give(chan, stream, fresh, len);
     hc_list_append(&chan->sending, &tx->node);
-    npu_chan_prepare(chan, stream);
+    npu_chan_prepare(chan, stream, tx->base, len);
     (void)stream_step(chan, tx);
 }
 
@@ -177,7 +223,8 @@ static bool start_eager(struct npu_chan *chan, struct npu_tx *tx)
         tx->failed = true;
     end_eager(chan, record, lines,
               npu_record_word(NPU_RECORD_EAGER, record_flags(tx->flags) | (ack ? NPU_RECORD_ACK : 0),
-                              (uint32_t)tx->buf.len));
+                              (uint32_t)tx->buf.len),
+              true);
     if (ack) {
         tx->state = WAITING_ACK;
         chan->awaiting++;
@@ -187,32 +234,69 @@ static bool start_eager(struct npu_chan *chan, struct npu_tx *tx)
     return true;
 }
 
+/* What an announcement tells of the message beside its length. */
+struct offer {
+    unsigned flag; /* NPU_RECORD_IPC, NPU_RECORD_DIRECT, or 0 */
+    size_t size;
+    union {
+        struct npu_ipc_range range;
+        struct npu_rma_local pieces[NPU_IOV_LIMIT];
+    };
+};
+
+static bool goes_direct(struct npu_chan *chan, const struct npu_tx *tx)
+{
+    /* relaxed: nothing else is told by it */
+    uint32_t ways = atomic_load_explicit(&chan->memory->head.ways, memory_order_relaxed);
+    return (ways & NPU_WAYS_OFFERED) && !tx->buf.device && npu_way_pick(&chan->picker, tx->buf.len, ways);
+}
+
+static void make_offer(struct npu_chan *chan, const struct npu_tx *tx, struct offer *offer)
+{
+    int32_t pid = atomic_load_explicit(&chan->memory->head.receiver_pid, memory_order_relaxed);
+    offer->flag = 0;
+    offer->size = 0;
+    if (tx->buf.len <= NPU_EAGER_MAX)
+        return;
+    if (tx->buf.device && npu_dma_export(&tx->buf, pid, &offer->range)) {
+        offer->flag = NPU_RECORD_IPC;
+        offer->size = sizeof(offer->range);
+    } else if (goes_direct(chan, tx)) {
+        offer->flag = NPU_RECORD_DIRECT;
+        offer->size = tx->buf.count * sizeof(offer->pieces[0]);
+        for (unsigned i = 0; i < tx->buf.count; i++)
+            offer->pieces[i] = (struct npu_rma_local){.addr = (uintptr_t)tx->buf.iov[i].iov_base,
+                                                      .len = tx->buf.iov[i].iov_len};
+    }
+}
+
 static bool start_rts(struct npu_chan *chan, struct npu_tx *tx)
 {
-    struct npu_ipc_range range;
-    int32_t pid = atomic_load_explicit(&chan->memory->head.receiver_pid, memory_order_relaxed);
-    bool ipc = tx->buf.device && tx->buf.len > NPU_EAGER_MAX && npu_dma_export(&tx->buf, pid, &range);
-    size_t size = sizeof(struct npu_rts) + (ipc ? sizeof(range) : 0);
+    struct offer offer;
+    make_offer(chan, tx, &offer);
+    size_t size = sizeof(struct npu_rts) + offer.size;
     struct npu_record *record = npu_ring_reserve(&chan->writer, npu_record_lines(size));
     if (!record)
         return false;
-    int stream = tx->buf.len > NPU_EAGER_MAX && !ipc ? early_stream(chan) : -1;
+    int stream = tx->buf.len > NPU_EAGER_MAX && !offer.flag ? early_stream(chan) : -1;
     struct npu_rts rts = {.len = tx->buf.len, .stream = stream < 0 ? 0 : (uint32_t)stream};
+    rts.pieces = offer.flag == NPU_RECORD_DIRECT ? tx->buf.count : 0;
     record->tag = tx->tag;
     record->data = tx->data;
     record->id = npu_tx_id(tx);
     memcpy(record->payload, &rts, sizeof(rts));
-    if (ipc)
-        memcpy(record->payload + sizeof(rts), &range, sizeof(range));
-    unsigned flags =
-        record_flags(tx->flags) | (stream >= 0 ? NPU_RECORD_STREAM : 0) | (ipc ? NPU_RECORD_IPC : 0);
+    if (offer.flag)
+        memcpy(record->payload + sizeof(rts), &offer.range, offer.size);
+    bool fresh = stream >= 0 && npu_stream_is_fresh(chan, stream);
+    unsigned flags = record_flags(tx->flags) | (stream >= 0 ? NPU_RECORD_STREAM : 0) |
+                     (fresh ? NPU_RECORD_FRESH : 0) | offer.flag;
     npu_ring_publish(&chan->writer, record, npu_record_lines(size),
                      npu_record_word(NPU_RECORD_RTS, flags, (uint32_t)size));
     npu_chan_kick(chan);
     if (stream >= 0) {
-        start_stream(chan, tx, stream, tx->buf.len);
+        start_stream(chan, tx, stream, fresh, tx->buf.len);
     } else {
-        tx->state = WAITING_CTS;
+        tx->state = ANNOUNCED;
         chan->awaiting++;
     }
     return true;
@@ -222,7 +306,7 @@ static bool start_rts(struct npu_chan *chan, struct npu_tx *tx)
 static bool start(struct npu_chan *chan, struct npu_tx *tx)
 {
     hc_list_remove(&tx->node);
-    if (chan->awaiting >= NPU_AWAITING || npu_chan_fenced(chan, tx->flags))
+    if (npu_chan_fenced(chan, tx->flags))
         return false;
     if (tx->flags & (FI_RMA | FI_ATOMIC))
         return npu_chan_start_rma(chan, tx);
@@ -271,52 +355,73 @@ bool npu_chan_cancel(struct npu_peer *peer, struct npu_tx *tx)
 
 /* ---- Answers ---- */
 
-static void on_cts(struct npu_chan *chan, struct npu_tx *tx, uint64_t wanted, uint64_t stream)
+/* The receiver wants so much of a message through a stream, or is done with it. */
+static bool on_cts(struct npu_chan *chan, struct npu_tx *tx, uint64_t wanted, uint64_t stream)
 {
-    if (tx->state != WAITING_CTS || wanted > tx->buf.len ||
-        (wanted && (stream < NPU_EARLY || stream >= NPU_STREAMS))) {
-        npu_chan_fail(chan, "a wrong answer");
-        return;
-    }
+    if ((tx->state != ANNOUNCED && tx->state != SHARING) || wanted > tx->buf.len ||
+        (wanted && (stream < NPU_EARLY || stream >= NPU_STREAMS)))
+        return false;
     chan->awaiting--;
+    hc_list_remove(&tx->node);
     if (wanted)
-        start_stream(chan, tx, (int)stream, wanted);
+        start_stream(chan, tx, (int)stream, true, wanted);
     else
         finish(tx);
+    return true;
 }
 
-static void on_ack(struct npu_chan *chan, struct npu_tx *tx)
+static bool on_fail(struct npu_chan *chan, struct npu_tx *tx, uint64_t err)
 {
-    if (tx->state != WAITING_ACK) {
-        npu_chan_fail(chan, "a wrong answer");
-        return;
-    }
+    if ((tx->state != ANNOUNCED && tx->state != SHARING) || !err || err > INT32_MAX)
+        return false;
+    chan->awaiting--;
+    npu_tx_finish(tx, (int)err);
+    return true;
+}
+
+static bool on_ack(struct npu_chan *chan, struct npu_tx *tx)
+{
+    if (tx->state != WAITING_ACK)
+        return false;
     chan->awaiting--;
     finish(tx);
+    return true;
+}
+
+static bool on_reply(struct npu_chan *chan, struct npu_tx *tx, const struct npu_reply *reply)
+{
+    /* relaxed: a copy of our own */
+    switch (atomic_load_explicit(&reply->word, memory_order_relaxed)) {
+    case NPU_REPLY_ACK:
+        return on_ack(chan, tx);
+    case NPU_REPLY_CTS:
+        return on_cts(chan, tx, reply->a, reply->b);
+    case NPU_REPLY_SHARE:
+        return npu_chan_on_share(chan, tx, reply);
+    case NPU_REPLY_FAIL:
+        return on_fail(chan, tx, reply->a);
+    default:
+        return npu_chan_rma_reply(chan, tx, reply);
+    }
 }
 
 static bool read_reply(struct npu_chan *chan)
 {
-    struct npu_reply *reply = &chan->memory->replies[chan->reply_pos & NPU_REPLY_MASK];
-    /* acquire: partner is the release in npu_chan_reply */
-    uint64_t kind = atomic_load_explicit(&reply->word, memory_order_acquire);
+    struct npu_reply *at = &chan->memory->replies[chan->reply_pos & NPU_REPLY_MASK];
+    /* acquire: partner is the release in put_reply */
+    uint64_t kind = atomic_load_explicit(&at->word, memory_order_acquire);
     if (kind == 0)
         return false;
-    struct npu_tx *tx = npu_tx_find(chan->peer.ep, &chan->peer, reply->id);
-    uint64_t a = reply->a, b = reply->b;
+    struct npu_reply reply = {
+        .word = kind, .id = at->id, .a = at->a, .b = at->b, .index = at->index, .generation = at->generation};
+    struct npu_tx *tx = npu_tx_find(chan->peer.ep, &chan->peer, reply.id);
     chan->reply_pos++;
-    /* release: partner is the acquire in npu_chan_reply, which may then write again */
-    atomic_store_explicit(&reply->word, 0, memory_order_release);
-    if (!tx)
-        npu_chan_fail(chan, "an answer to no operation");
-    else if (kind >= NPU_REPLY_RMA_DONE)
-        npu_chan_rma_reply(chan, tx, kind, a, b);
-    else if (kind == NPU_REPLY_CTS)
-        on_cts(chan, tx, a, b);
-    else if (kind == NPU_REPLY_ACK)
-        on_ack(chan, tx);
-    else
-        npu_chan_fail(chan, "an unknown answer");
+    /* release: partner is the acquire in put_reply, which may then write again */
+    atomic_store_explicit(&at->word, 0, memory_order_release);
+    if (chan->reply_pos % (NPU_REPLIES / 4) == 0)
+        npu_chan_kick(chan); /* there may be more that found no room */
+    if (!tx || !on_reply(chan, tx, &reply))
+        npu_chan_fail(chan, "a wrong answer");
     return true;
 }
 
@@ -350,7 +455,9 @@ bool npu_chan_progress_out(struct npu_chan *chan)
 
 static bool stream_pending(const struct npu_tx *tx)
 {
-    uint64_t consumed = atomic_load_explicit(&stream_of(tx)->consumed, memory_order_acquire);
+    if (tx->state == SHARING)
+        return true;
+    uint64_t consumed = consumed_of(tx);
     if (tx->at == tx->end)
         return consumed >= tx->base + tx->end;
     return tx->base + tx->at - consumed < NPU_STREAM_BYTES;
@@ -363,7 +470,7 @@ static bool could_start(struct npu_chan *chan)
     if (!node)
         return false;
     const struct npu_tx *tx = hc_list_entry(node, struct npu_tx, node);
-    if (chan->awaiting >= NPU_AWAITING || npu_chan_fenced(chan, tx->flags))
+    if (npu_chan_fenced(chan, tx->flags))
         return false;
     if (tx->flags & (FI_RMA | FI_ATOMIC))
         return npu_ring_refresh(&chan->writer, npu_chan_rma_lines(tx));

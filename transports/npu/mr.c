@@ -114,9 +114,11 @@ static int mr_close(struct fid *fid)
     npu_lock(&mr->domain->lock);
     hc_list_remove(&mr->node);
     npu_unlock(&mr->domain->lock);
-    /* Another thread may be copying. */
-    while (atomic_load_explicit(&mr->holders, memory_order_acquire))
+    /* Another thread may be copying, or a device. */
+    while (atomic_load_explicit(&mr->holders, memory_order_acquire)) {
+        npu_domain_settle(mr->domain);
         (void)sched_yield();
+    }
     npu_dma_withdraw(mr);
     if (mr->ep)
         npu_put(&mr->ep->refs);

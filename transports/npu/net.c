@@ -142,6 +142,8 @@ int npu_net_open(struct npu_ep *ep)
     net->cq_watch = net->eq_watch;
     hc_list_init(&net->conns);
     hc_list_init(&net->gone);
+    hc_list_init(&net->copies_idle);
+    hc_list_init(&net->copies_busy);
     ep->net = net;
     int rc = open_inner(net);
     if (rc < 0) {
@@ -199,6 +201,8 @@ static int start_connecting(struct npu_net_conn *conn, const struct npu_addr *ad
     int rc = npu_net_conn_open(conn, info);
     if (rc == 0)
         rc = fi_connect(conn->ep, info->dest_addr, &hello, sizeof(hello));
+    if (rc == 0)
+        npu_net_guard(conn, addr);
     fi_freeinfo(info);
     return rc;
 }
@@ -283,6 +287,9 @@ static int accept_one(struct npu_net *net, struct fi_info *info, const struct np
         npu_net_conn_free(conn);
         return rc;
     }
+    struct npu_addr from;
+    if (npu_addr_copy(info->dest_addr, info->dest_addrlen, &from) == 0)
+        npu_net_guard(conn, &from);
     add(net, conn);
     return 0;
 }
@@ -325,6 +332,18 @@ static void ended(struct npu_net *net, const struct fid *fid)
         conn->closing = true;
 }
 
+/* What to call the end of a connection: inner providers tell of a host, or of whatever failed last in them.
+ */
+static int loss(int err)
+{
+    static const int of_network[] = {FI_ECONNREFUSED, FI_ECONNABORTED, FI_ETIMEDOUT,
+                                     FI_EHOSTUNREACH, FI_ENETUNREACH,  FI_EACCES};
+    for (size_t i = 0; i < hc_array_len(of_network); i++)
+        if (err == of_network[i])
+            return err;
+    return FI_ECONNRESET;
+}
+
 static void failed(struct npu_net *net)
 {
     struct fi_eq_err_entry entry = {0};
@@ -332,7 +351,7 @@ static void failed(struct npu_net *net)
         return;
     struct npu_net_conn *conn = conn_of(net, entry.fid);
     if (conn)
-        npu_net_fail(conn, entry.err, conn->open ? "lost" : "cannot be connected");
+        npu_net_fail(conn, loss(entry.err), conn->open ? "lost" : "cannot be connected");
 }
 
 static bool read_events(struct npu_net *net)
@@ -376,6 +395,9 @@ static void completed(const struct fi_cq_msg_entry *entry)
     }
     slot->len = entry->len;
     npu_net_take_in(slot);
+    /* At once, so that credits are on their way back while more comes in. */
+    (void)npu_net_read_inbox(conn);
+    npu_net_flush(conn);
 }
 
 static void completed_badly(struct npu_net *net)
@@ -384,10 +406,14 @@ static void completed_badly(struct npu_net *net)
     if (fi_cq_readerr(net->cq, &entry, 0) < 1 || !entry.op_context)
         return;
     struct npu_net_slot *slot = hc_container_of(entry.op_context, struct npu_net_slot, context);
+    struct npu_net_conn *conn = slot->conn;
     if (!slot->receives)
-        slot->conn->posted--;
-    if (slot->conn->ep)
-        slot->conn->closing = true; /* what came before it is read first */
+        conn->posted--;
+    if (!conn->ep)
+        return;
+    if (!conn->closing)
+        conn->err = loss(entry.err);
+    conn->closing = true; /* what came before it is read first */
 }
 
 static bool read_completions(struct npu_net *net)
@@ -438,12 +464,19 @@ bool npu_net_progress(struct npu_ep *ep)
     if (net->connecting || net->turn++ % EVENTS_EVERY == 0)
         moved |= read_events(net);
     if (net->count || !hc_list_empty(&net->gone)) {
+        moved |= npu_net_copies_poll(net);
         moved |= read_completions(net);
         moved |= move_conns(net);
         npu_net_reap(net);
     }
     net->inside = false;
     return moved;
+}
+
+void npu_net_settle(struct npu_ep *ep)
+{
+    if (ep->net)
+        (void)npu_net_copies_poll(ep->net);
 }
 
 bool npu_net_idle(const struct npu_ep *ep)
@@ -458,6 +491,8 @@ bool npu_net_sleep(struct npu_ep *ep)
     for (int i = 0; i < TRIES; i++) {
         net->turn = 0;
         bool moved = npu_net_progress(ep);
+        if (!hc_list_empty(&net->copies_busy))
+            return false; /* nothing tells of their end */
         if (!moved && fi_trywait(net->fabric, fids, hc_array_len(fids)) == 0)
             return true;
     }
@@ -466,13 +501,28 @@ bool npu_net_sleep(struct npu_ep *ep)
 
 /* ---- The end ---- */
 
+static bool is_sending(const struct npu_net_conn *conn)
+{
+    return conn->posted || !hc_list_empty(&conn->unsent) || !hc_list_empty(&conn->queue);
+}
+
+/*
+ * The other side has so much to take that it will tell of credits. A connection that is closed while such a
+ * message lies unread in it is reset, and what the other side has not read by then is lost to it.
+ */
+static bool expects_credits(const struct npu_net_conn *conn)
+{
+    return !conn->peer.dead && conn->open &&
+           (NPU_NET_SLOTS - conn->credits >= NPU_NET_SLOTS / 2 || conn->charged >= NPU_NET_WINDOW / 4);
+}
+
 static bool unsent(const struct npu_net *net)
 {
     struct hc_list *node;
     hc_list_for_each(node, &net->conns)
     {
         const struct npu_net_conn *conn = hc_list_entry(node, struct npu_net_conn, node);
-        if (conn->outgoing && (conn->posted || !hc_list_empty(&conn->unsent) || !hc_list_empty(&conn->queue)))
+        if (conn->outgoing && (is_sending(conn) || expects_credits(conn)))
             return true;
     }
     return false;
@@ -485,7 +535,7 @@ static int64_t milliseconds(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* What was injected is nobody's to wait for, and goes out before the connections end. */
+/* What was injected is nobody's to wait for, and goes out, and is taken, before the connections end. */
 static void flush(struct npu_net *net)
 {
     int64_t until = milliseconds() + FLUSH_MILLISECONDS;
@@ -534,6 +584,7 @@ void npu_net_close(struct npu_ep *ep)
         flush(net);
     free_conns(&net->conns);
     free_conns(&net->gone);
+    npu_net_copies_fini(net);
     close_inner(net);
     fi_freeinfo(net->info);
     free(net);

@@ -18,11 +18,17 @@
  * receive was posted for is held for NPU_NET_WINDOW bytes per sender (`window` tells what was freed); beyond
  * that messages are announced only.
  *
- * **Completion.** A send is complete when the inner provider has sent its last byte; with
- * FI_TRANSMIT_COMPLETE when it has arrived, with FI_DELIVERY_COMPLETE when it is in the receive's buffer.
+ * **Device memory.** Between it and a staging slot copies of the device run (net_copy.c), so that one slot is
+ * filled or emptied while the wire carries others. Slots are sent in order: one that is still being filled
+ * holds up those behind it. A request to a target waits until the copies of the one before have ended.
  *
- * **Loss.** When a connection ends, operations that are under way on it fail with FI_ECONNRESET (a peer that
- * refuses: what the inner provider tells), and the next send connects anew.
+ * **Completion.** A send is complete when the inner provider has sent its last byte (FI_INJECT_COMPLETE);
+ * with FI_TRANSMIT_COMPLETE when it has arrived, with FI_DELIVERY_COMPLETE when it is in the receive's
+ * buffer.
+ *
+ * **Loss.** When a connection ends, operations that are under way on it fail with FI_ECONNRESET, or what the
+ * inner provider tells (a peer that refuses, a host that is silent: net_guard.c), and the next send connects
+ * anew.
  *
  * Everything here belongs to one endpoint and is used with its lock held; nothing waits. Integers are in the
  * host's order: a peer of the other order has another magic number.
@@ -36,12 +42,13 @@ enum {
     NPU_NET_VERSION = 1,
     NPU_NET_SLOT = 64 * 1024,   /* bytes of a staging slot, head included */
     NPU_NET_SLOTS = 32,         /* of a connection, on each side, for messages */
-    NPU_NET_ANSWER = 32 * 1024, /* bytes of a slot for answers */
+    NPU_NET_ANSWER = 64 * 1024, /* bytes of a slot for answers */
     NPU_NET_ANSWERS = 32,
     NPU_NET_EAGER = 16 * 1024,
     NPU_NET_WINDOW = 1024 * 1024,
     NPU_NET_OVERHEAD = 256, /* what a kept message costs beside its payload */
     NPU_NET_READING = 8,    /* announced messages of one connection whose payload travels at a time */
+    NPU_NET_COPIES = 8,     /* of devices, under way for an endpoint */
     NPU_NET_MAX_CONNS = 4096,
 };
 #define NPU_NET_MAGIC UINT32_C(0x6e70756e) /* "npun" */
@@ -56,7 +63,7 @@ enum npu_net_type {
     NPU_NET_RMA,      /* a request (struct npu_rma_head); the bytes of a long write follow as NPU_NET_DATA */
     NPU_NET_CREDIT,   /* either side: nothing but slots and window */
     NPU_NET_CTS,      /* from the receiver: send len bytes of it */
-    NPU_NET_ACK,      /* it has arrived */
+    NPU_NET_ACK,      /* it has arrived; len: 0 or why not where it should, a fabric errno */
     NPU_NET_READ,     /* the next bytes of a read */
     NPU_NET_DONE,     /* the end of a request; len: 0 or a fabric errno; bytes: what an atomic found */
 };
@@ -81,7 +88,7 @@ struct npu_net_head {
 _Static_assert(sizeof(struct npu_net_head) == 48, "head of a message");
 
 /* Of an operation (npu_tx.state), where more than one file has to know. */
-enum npu_net_state { NPU_NET_QUEUED = 1, NPU_NET_REQUESTED, NPU_NET_MORE_STATES };
+enum npu_net_state { NPU_NET_QUEUED = 1, NPU_NET_REQUESTED, NPU_NET_LANDING, NPU_NET_MORE_STATES };
 
 /* Goes with the connection request, and comes back with its acceptance. */
 struct npu_net_hello {
@@ -108,6 +115,11 @@ struct npu_net_slot {
     unsigned char *bytes;
     size_t len;
     struct npu_tx *tx; /* complete when the slot is sent; NULL: nothing is */
+    /* A copy between it and a device is under way; NULL: none. */
+    struct npu_net_copy *copy;
+    void (*moved)(struct npu_net_slot *slot, int err); /* what to do at its end */
+    void *owner;                                       /* whose bytes they are, for `moved` */
+    struct npu_mr *held;                               /* the target's registration, for `moved` */
 };
 
 struct npu_net_answer {
@@ -129,15 +141,16 @@ struct npu_net_conn {
     unsigned char *memory;
     bool pinned;
     struct npu_net_slot slots[NPU_NET_SLOTS + NPU_NET_ANSWERS];
-    struct hc_list free;     /* slots to send with */
-    struct hc_list unsent;   /* filled ones, in order, that the inner provider had no room for */
-    struct hc_list unposted; /* the same for receiving */
-    struct hc_list inbox;    /* received, in order, and not yet taken */
-    unsigned posted;         /* sends the inner provider has */
-    unsigned credits;        /* slots the other side has for us */
-    unsigned owed;           /* slots posted again that it does not know of */
-    uint64_t freed;          /* window, the same */
-    uint64_t charged;        /* window in use: the sender's and the receiver's count */
+    struct hc_list free;        /* slots to send with */
+    struct hc_list unsent;      /* filled ones, in order, that the inner provider had no room for */
+    struct hc_list unposted;    /* the same for receiving */
+    struct hc_list inbox;       /* received, in order, and not yet taken */
+    struct npu_net_slot *taken; /* of the inbox, by npu_net_read_inbox() at this moment */
+    unsigned posted;            /* sends the inner provider has */
+    unsigned credits;           /* slots the other side has for us */
+    unsigned owed;              /* slots posted again that it does not know of */
+    uint64_t freed;             /* window, the same */
+    uint64_t charged;           /* window in use: the sender's and the receiver's count */
     /* The side that sends messages. */
     struct hc_list queue;   /* operations not yet begun, in order */
     struct hc_list sending; /* operations whose payload travels */
@@ -165,6 +178,8 @@ struct npu_net {
     unsigned connecting; /* of them not open yet */
     unsigned turn;
     bool inside; /* progress runs: no second one from within */
+    struct hc_list copies_idle, copies_busy;
+    unsigned copies; /* in both */
     uint64_t next_key;
 };
 
@@ -191,6 +206,13 @@ struct npu_net_conn *npu_net_conn_new(struct npu_net *net, bool outgoing);
 int npu_net_conn_open(struct npu_net_conn *conn, struct fi_info *info);
 void npu_net_conn_free(struct npu_net_conn *conn);
 
+/* ---- Hosts that vanish (net_guard.c) ---- */
+
+/* Seconds after which a host that does not answer is given up (FI_NPU_PEER_TIMEOUT); 0: never by us. */
+int npu_net_patience(void);
+/* Have the connection to an address, being made or there, end when the other host is silent for that long. */
+void npu_net_guard(struct npu_net_conn *conn, const struct npu_addr *there);
+
 /* ---- Slots (net_slot.c) ---- */
 
 /* A slot to fill, with an empty head of the type; NULL: there is none, or no credit (`last`: even the last).
@@ -205,14 +227,40 @@ void npu_net_slot_post(struct npu_net_slot *slot);
 /* Send what waits for the inner provider, and tell of credits that are due. */
 void npu_net_flush(struct npu_net_conn *conn);
 
+/* ---- Copies of devices (net_copy.c) ---- */
+
+/* Bytes to move between an operation's buffer and a slot. */
+struct npu_net_span {
+    const struct npu_buf *buf;
+    size_t offset; /* in buf */
+    char *host;    /* in the slot */
+    size_t n;
+    bool out; /* from buf to the slot */
+};
+
+/*
+ * Move bytes. 0: done, or under way (slot->copy is set): slot->moved, which is set before, is then called at
+ * the end, by progress. -FI_EAGAIN: nothing done, too many are under way. -FI_EIO: they cannot be moved.
+ */
+int npu_net_move(struct npu_net_slot *slot, const struct npu_net_span *span);
+/* End the copies that are complete; true: some were. */
+bool npu_net_copies_poll(struct npu_net *net);
+/* Wait for those of a connection, whatever becomes of them. */
+void npu_net_copies_wait(struct npu_net_conn *conn);
+void npu_net_copies_fini(struct npu_net *net);
+/* Slots that wait to be sent, of an operation whose bytes could not be read: send nothing in their place. */
+void npu_net_withdraw(struct npu_net_conn *conn, enum npu_net_type type, uint64_t id);
+/* A slot to send has its bytes: send it, now or in its turn. */
+void npu_net_slot_filled(struct npu_net_conn *conn);
+
 /* ---- The sender's side (net_send.c) ---- */
 
 int npu_net_send(struct npu_peer *peer, const struct npu_send *send);
 bool npu_net_cancel(struct npu_peer *peer, struct npu_tx *tx);
 /* Begin and continue operations while there are slots. */
 void npu_net_pump(struct npu_net_conn *conn);
-/* An answer has come. */
-void npu_net_answered(struct npu_net_conn *conn, const struct npu_net_head *head);
+/* An answer has come. 0, or -FI_EAGAIN: later. */
+int npu_net_answered(struct npu_net_conn *conn, const struct npu_net_head *head);
 /* A slot of ours has been sent. */
 void npu_net_slot_sent(struct npu_net_slot *slot);
 /* End everything under way with the connection's error. */
@@ -237,15 +285,17 @@ void npu_net_abandon(struct npu_net_conn *conn);
 /* ---- RMA (net_rma.c) ---- */
 
 int npu_net_rma(struct npu_peer *peer, const struct npu_rma *op);
-/* Send the request of a queued operation; the next piece of npu_net_conn.writing. */
+/* Send the request of a queued operation; the next piece of npu_net_conn.writing, false: not now. */
 void npu_net_begin_rma(struct npu_net_slot *slot, struct npu_tx *tx);
-void npu_net_write_piece(struct npu_net_slot *slot);
-/* An answer to a request; false: it is wrong. */
-bool npu_net_rma_answered(struct npu_net_conn *conn, struct npu_tx *tx, const struct npu_net_head *head);
+bool npu_net_write_piece(struct npu_net_slot *slot);
+/* An answer to a request. 0, -FI_EAGAIN: later, or -FI_EIO: it is wrong. */
+int npu_net_rma_answered(struct npu_net_conn *conn, struct npu_tx *tx, const struct npu_net_head *head);
 /* Serve a request, or begin to. -FI_EAGAIN: nothing done, for lack of room. */
 int npu_net_take_rma(struct npu_net_conn *conn, const struct npu_net_head *head);
-/* A piece of the write being served, or its early end; false: it is not. */
-bool npu_net_take_write(struct npu_net_conn *conn, const struct npu_net_head *head);
+/* A piece of the write being served, or its early end. 0, -FI_EAGAIN: later, or -FI_EIO: it is not. */
+int npu_net_take_write(struct npu_net_conn *conn, const struct npu_net_head *head);
+/* Whether the bytes of the write being served are here, but not all in their place. */
+bool npu_net_settling(const struct npu_net_conn *conn);
 /* Whether a read is being served; send more of it, true when that is the end. */
 bool npu_net_sending_back(const struct npu_net_conn *conn);
 bool npu_net_send_back(struct npu_net_conn *conn);

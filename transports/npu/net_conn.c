@@ -134,6 +134,7 @@ static void close_inner(struct npu_net_conn *conn)
 
 void npu_net_conn_free(struct npu_net_conn *conn)
 {
+    npu_net_copies_wait(conn);
     close_inner(conn);
     hc_list_remove(&conn->node);
     release(conn);
@@ -162,6 +163,7 @@ static void lose(struct npu_net_conn *conn)
 {
     struct npu_net *net = conn->net;
     conn->peer.dead = true;
+    npu_net_copies_wait(conn);
     if (conn->outgoing) {
         npu_ep_forget(net->ep, &conn->peer);
         npu_net_abort(conn);

@@ -105,6 +105,7 @@ void npu_net_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, str
     }
     rx->stream = 0; /* an error that ended it early */
     rx->at = 0;
+    rx->copies = 0;
     rx->end = npu_rx_wanted(rx);
     hc_list_append(&conn->waiting, &rx->node);
     grant(conn);
@@ -113,12 +114,12 @@ void npu_net_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, str
 static void end_reading(struct npu_net_conn *conn, struct npu_rx *rx, int err)
 {
     uint64_t id = rx->arrival.id;
-    bool ack = !err && (rx->arrival.flags & FI_DELIVERY_COMPLETE);
+    bool ack = rx->arrival.flags & FI_DELIVERY_COMPLETE;
     hc_list_remove(&rx->node);
     conn->reading_count--;
     npu_rx_finish(conn->peer.ep, rx, err);
     if (ack)
-        npu_net_answer(conn, NPU_NET_ACK, id, 0);
+        npu_net_answer(conn, NPU_NET_ACK, id, (uint64_t)err);
     grant(conn);
 }
 
@@ -134,26 +135,53 @@ static struct npu_rx *find_reading(struct npu_net_conn *conn, uint64_t id)
     return NULL;
 }
 
-/* False: it was not asked for. */
-static bool take_piece(struct npu_net_conn *conn, const struct npu_net_head *head)
+static void end_if_complete(struct npu_net_conn *conn, struct npu_rx *rx)
 {
-    struct npu_rx *rx = find_reading(conn, head->id);
-    if (!rx || head->len != rx->at || head->bytes > rx->end - rx->at)
-        return false;
-    if (!rx->stream)
-        rx->stream = -npu_buf_write(&rx->buf, rx->at, head + 1, head->bytes);
-    rx->at += head->bytes;
-    if (rx->at == rx->end)
+    if (rx->at == rx->end && rx->copies == 0)
         end_reading(conn, rx, rx->stream);
-    return true;
 }
 
-static bool take_broken(struct npu_net_conn *conn, const struct npu_net_head *head)
+/* The copy of a piece to a device has ended. */
+static void piece_moved(struct npu_net_slot *slot, int err)
+{
+    struct npu_rx *rx = slot->owner;
+    rx->copies--;
+    rx->stream = rx->stream ? rx->stream : err;
+    npu_net_slot_post(slot);
+    end_if_complete(slot->conn, rx);
+}
+
+/* 0, -FI_EAGAIN: later, or -FI_EIO: it was not asked for. */
+static int take_piece(struct npu_net_conn *conn, const struct npu_net_head *head)
 {
     struct npu_rx *rx = find_reading(conn, head->id);
-    if (rx)
-        end_reading(conn, rx, FI_EIO);
-    return rx != NULL;
+    struct npu_net_slot *slot = conn->taken;
+    if (!rx || head->len != rx->at || head->bytes > rx->end - rx->at)
+        return -FI_EIO;
+    if (!rx->stream) {
+        struct npu_net_span span = {&rx->buf, rx->at, (char *)(uintptr_t)(head + 1), head->bytes, false};
+        slot->moved = piece_moved;
+        slot->owner = rx;
+        int rc = npu_net_move(slot, &span);
+        if (rc == -FI_EAGAIN)
+            return rc;
+        rx->stream = -rc;
+        rx->copies += slot->copy != NULL;
+    }
+    rx->at += head->bytes;
+    end_if_complete(conn, rx);
+    return 0;
+}
+
+static int take_broken(struct npu_net_conn *conn, const struct npu_net_head *head)
+{
+    struct npu_rx *rx = find_reading(conn, head->id);
+    if (!rx)
+        return -FI_EIO;
+    rx->stream = FI_EIO;
+    rx->end = rx->at;
+    end_if_complete(conn, rx);
+    return 0;
 }
 
 /* ---- Messages ---- */
@@ -217,11 +245,25 @@ static int take_announced(struct npu_net_conn *conn, const struct npu_net_head *
     return -FI_EAGAIN;
 }
 
+/* Of an announced message, or of the write being served. */
+static int take_payload(struct npu_net_conn *conn, const struct npu_net_head *head)
+{
+    int rc = npu_net_take_write(conn, head);
+    if (rc == -FI_EIO)
+        rc = head->type == NPU_NET_DATA ? take_piece(conn, head) : take_broken(conn, head);
+    if (rc != -FI_EIO)
+        return rc;
+    npu_net_fail(conn, FI_EIO, "payload that was not asked for");
+    return 0;
+}
+
 static int take_message(struct npu_net_conn *conn, const struct npu_net_head *head)
 {
     if (!npu_ep_may_receive(conn->peer.ep))
         return -FI_EAGAIN;
-    bool expected = true, begins = head->type != NPU_NET_DATA && head->type != NPU_NET_BROKEN;
+    bool begins = head->type != NPU_NET_DATA && head->type != NPU_NET_BROKEN;
+    if (begins && npu_net_settling(conn))
+        return -FI_EAGAIN;
     if (conn->serve && begins) {
         npu_net_fail(conn, FI_EIO, "an operation amid the bytes of another");
         return 0;
@@ -233,15 +275,9 @@ static int take_message(struct npu_net_conn *conn, const struct npu_net_head *he
         return take_eager(conn, head);
     case NPU_NET_RTS:
         return take_announced(conn, head);
-    case NPU_NET_DATA:
-        expected = npu_net_take_write(conn, head) || take_piece(conn, head);
-        break;
     default:
-        expected = npu_net_take_write(conn, head) || take_broken(conn, head);
+        return take_payload(conn, head);
     }
-    if (!expected)
-        npu_net_fail(conn, FI_EIO, "payload that was not asked for");
-    return 0;
 }
 
 /* ---- What came in ---- */
@@ -277,10 +313,7 @@ void npu_net_take_in(struct npu_net_slot *slot)
 static int take(struct npu_net_conn *conn, const struct npu_net_slot *slot)
 {
     const struct npu_net_head *head = npu_net_head_of(slot);
-    if (!conn->outgoing)
-        return take_message(conn, head);
-    npu_net_answered(conn, head);
-    return 0;
+    return conn->outgoing ? npu_net_answered(conn, head) : take_message(conn, head);
 }
 
 /* Go on with a read that is served; false: nothing is looked at before its end. */
@@ -300,10 +333,12 @@ bool npu_net_read_inbox(struct npu_net_conn *conn)
     bool moved = false;
     while (!conn->peer.dead && served_before(conn) && (node = hc_list_first(&conn->inbox))) {
         struct npu_net_slot *slot = hc_list_entry(node, struct npu_net_slot, node);
+        conn->taken = slot;
         if (take(conn, slot) < 0)
             break;
         hc_list_remove(&slot->node);
-        npu_net_slot_post(slot);
+        if (!slot->copy)
+            npu_net_slot_post(slot);
         moved = true;
     }
     return moved;

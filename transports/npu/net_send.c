@@ -158,19 +158,48 @@ static void begin(struct npu_net_slot *slot, struct npu_tx *tx)
 static void give_up(struct npu_net_slot *slot, struct npu_tx *tx, int err)
 {
     *npu_net_head_of(slot) = (struct npu_net_head){.type = NPU_NET_BROKEN, .id = npu_tx_id(tx)};
+    hc_list_remove(&tx->node);
     npu_net_slot_send(slot);
     npu_tx_finish(tx, err);
 }
 
-static void send_piece(struct npu_net_slot *slot, struct npu_tx *tx)
+/* The device's copy of a piece has ended. */
+static void piece_moved(struct npu_net_slot *slot, int err)
+{
+    struct npu_net_conn *conn = slot->conn;
+    struct npu_net_head *head = npu_net_head_of(slot);
+    uint64_t id = head->id;
+    struct npu_tx *tx = npu_tx_find(conn->peer.ep, &conn->peer, id);
+    bool told = head->type != NPU_NET_DATA; /* an earlier piece failed */
+    if (err && !told) {
+        npu_net_withdraw(conn, NPU_NET_DATA, id);
+        head->type = NPU_NET_BROKEN;
+        head->id = id;
+        if (tx) {
+            hc_list_remove(&tx->node);
+            npu_tx_finish(tx, err);
+        }
+    }
+    npu_net_slot_filled(conn);
+}
+
+/* False: not now. */
+static bool send_piece(struct npu_net_slot *slot, struct npu_tx *tx)
 {
     struct npu_net_head *head = npu_net_head_of(slot);
     uint64_t left = tx->end - tx->at, most = NPU_NET_SLOT - sizeof(*head);
     size_t n = (size_t)(left < most ? left : most);
-    int rc = npu_buf_read(&tx->buf, tx->at, head + 1, n);
+    struct npu_net_span span = {&tx->buf, tx->at, (char *)(head + 1), n, true};
+    slot->moved = piece_moved;
+    int rc = npu_net_move(slot, &span);
+    if (rc == -FI_EAGAIN) {
+        npu_net_slot_put(slot);
+        return false;
+    }
     if (rc < 0) {
+        npu_net_withdraw(slot->conn, NPU_NET_DATA, npu_tx_id(tx));
         give_up(slot, tx, -rc);
-        return;
+        return true;
     }
     head->id = npu_tx_id(tx);
     head->len = tx->at;
@@ -184,6 +213,7 @@ static void send_piece(struct npu_net_slot *slot, struct npu_tx *tx)
         slot->tx = tx->state == DRAINING ? tx : NULL;
     }
     npu_net_slot_send(slot);
+    return true;
 }
 
 static bool under_way(const struct npu_net_conn *conn)
@@ -210,15 +240,16 @@ static bool may_begin(const struct npu_net_conn *conn)
 void npu_net_pump(struct npu_net_conn *conn)
 {
     struct npu_net_slot *slot;
+    bool room = true;
     /* New operations first: they are short, and go in order. */
-    while (may_begin(conn) && (slot = npu_net_slot_get(conn, NPU_NET_DATA, false))) {
+    while (room && may_begin(conn) && (slot = npu_net_slot_get(conn, NPU_NET_DATA, false))) {
         if (conn->writing)
-            npu_net_write_piece(slot);
+            room = npu_net_write_piece(slot);
         else
             begin(slot, hc_list_entry(hc_list_first(&conn->queue), struct npu_tx, node));
     }
-    while (!hc_list_empty(&conn->sending) && (slot = npu_net_slot_get(conn, NPU_NET_DATA, false)))
-        send_piece(slot, hc_list_entry(hc_list_first(&conn->sending), struct npu_tx, node));
+    while (room && !hc_list_empty(&conn->sending) && (slot = npu_net_slot_get(conn, NPU_NET_DATA, false)))
+        room = send_piece(slot, hc_list_entry(hc_list_first(&conn->sending), struct npu_tx, node));
     npu_net_flush(conn);
 }
 
@@ -239,26 +270,28 @@ static bool start_streaming(struct npu_net_conn *conn, struct npu_tx *tx, uint64
     return true;
 }
 
-static bool acknowledge(struct npu_tx *tx)
+static bool acknowledge(struct npu_tx *tx, int err)
 {
     if (tx->state != AWAITING_ACK)
         return false;
-    npu_tx_finish(tx, 0);
+    npu_tx_finish(tx, err);
     return true;
 }
 
-void npu_net_answered(struct npu_net_conn *conn, const struct npu_net_head *head)
+int npu_net_answered(struct npu_net_conn *conn, const struct npu_net_head *head)
 {
     struct npu_tx *tx = npu_tx_find(conn->peer.ep, &conn->peer, head->id);
-    bool expected = tx != NULL;
+    int rc = -FI_EIO;
     if (tx && head->type == NPU_NET_CTS)
-        expected = start_streaming(conn, tx, head->len);
+        rc = start_streaming(conn, tx, head->len) ? 0 : -FI_EIO;
     else if (tx && head->type == NPU_NET_ACK)
-        expected = acknowledge(tx);
+        rc = acknowledge(tx, (int)head->len) ? 0 : -FI_EIO;
     else if (tx)
-        expected = npu_net_rma_answered(conn, tx, head);
-    if (!expected)
-        npu_net_fail(conn, FI_EIO, "an answer to no operation");
+        rc = npu_net_rma_answered(conn, tx, head);
+    if (rc != -FI_EIO)
+        return rc;
+    npu_net_fail(conn, FI_EIO, "an answer to no operation");
+    return 0;
 }
 
 void npu_net_slot_sent(struct npu_net_slot *slot)

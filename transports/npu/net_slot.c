@@ -10,6 +10,7 @@ struct npu_net_slot *npu_net_slot_get(struct npu_net_conn *conn, enum npu_net_ty
         return NULL;
     struct npu_net_slot *slot = hc_list_entry(node, struct npu_net_slot, node);
     slot->tx = NULL;
+    slot->moved = NULL;
     *npu_net_head_of(slot) = (struct npu_net_head){.type = (uint8_t)type};
     conn->credits--;
     return slot;
@@ -26,10 +27,12 @@ static void *desc_of(const struct npu_net_conn *conn)
     return conn->mr ? fi_mr_desc(conn->mr) : NULL;
 }
 
-/* False: the inner provider has no room now. */
+/* False: not now. */
 static bool hand_over(struct npu_net_slot *slot)
 {
     struct npu_net_conn *conn = slot->conn;
+    if (slot->copy)
+        return false; /* its bytes are on their way from a device */
     ssize_t rc = fi_send(conn->ep, slot->bytes, slot->len, desc_of(conn), 0, &slot->context);
     if (rc == -FI_EAGAIN)
         return false;
@@ -60,6 +63,27 @@ void npu_net_slot_send(struct npu_net_slot *slot)
     slot->len = sizeof(*head) + head->bytes;
     hc_list_append(&conn->unsent, &slot->node);
     send_waiting(conn);
+}
+
+void npu_net_slot_filled(struct npu_net_conn *conn)
+{
+    send_waiting(conn);
+}
+
+void npu_net_withdraw(struct npu_net_conn *conn, enum npu_net_type type, uint64_t id)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, &conn->unsent)
+    {
+        struct npu_net_slot *slot = hc_list_entry(node, struct npu_net_slot, node);
+        struct npu_net_head *head = npu_net_head_of(slot);
+        if (head->type != type || head->id != id)
+            continue;
+        head->type = NPU_NET_CREDIT; /* what it tells of credits counts */
+        head->id = head->len = head->bytes = 0;
+        slot->len = sizeof(*head);
+        slot->tx = NULL;
+    }
 }
 
 /* False: the inner provider has no room now. */

@@ -12,6 +12,8 @@ static bool payload_ok(const struct npu_net_head *head)
     case NPU_NET_RMA:
     case NPU_NET_READ:
         return head->bytes > 0;
+    case NPU_NET_ACK:
+        return head->len <= INT32_MAX && head->bytes == 0;
     case NPU_NET_DONE:
         return head->len <= INT32_MAX;
     default:

@@ -78,12 +78,13 @@
 enum {
     NPU_VERSION_MAJOR = 0,
     NPU_VERSION_MINOR = 1,
-    NPU_PROTOCOL_VERSION = 1,
-    NPU_IOV_LIMIT = 8,        /* entries of one operation, and of one registration */
+    NPU_PROTOCOL_VERSION = 2,
+    NPU_IOV_LIMIT = 4,        /* entries of one operation, and of one registration */
     NPU_INJECT_MAX = 8192,    /* also the longest message that travels inside a ring */
     NPU_DEFAULT_QUEUE = 1024, /* operations of an endpoint, entries of a queue */
     NPU_MAX_QUEUE = 65536,
     NPU_MIN_MULTI_RECV = 64, /* default of FI_OPT_MIN_MULTI_RECV */
+    NPU_MEET_MAX = 16,       /* peers that an endpoint connects to before it sends */
     NPU_MAX_DEVICES = 64,    /* whose memory is copied by engines */
     NPU_ERR_DATA_MAX = 64,   /* bytes of err_data: a source address fits */
 };
@@ -233,10 +234,11 @@ struct npu_domain {
     atomic_int refs;
     uint64_t caps;
     int mr_mode;
-    int device;      /* visible index, -1: none */
-    int direct_copy; /* FI_NPU_DIRECT_COPY */
-    bool serial;     /* the application serialises: no locks */
-    uint32_t format; /* of addresses, as fi_info said */
+    int device;        /* visible index, -1: none */
+    int direct_copy;   /* FI_NPU_DIRECT_COPY */
+    int shared_memory; /* FI_NPU_SHARED_MEMORY */
+    bool serial;       /* the application serialises: no locks */
+    uint32_t format;   /* of addresses, as fi_info said */
     struct npu_eq *eq;
     bool mr_events; /* registrations are reported to eq */
     struct npu_lock lock;
@@ -253,6 +255,8 @@ int npu_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
 /* An endpoint of the domain is there, is gone. No lock held. */
 int npu_domain_join(struct npu_domain *domain, struct npu_ep *ep);
 void npu_domain_leave(struct npu_domain *domain, struct npu_ep *ep);
+/* Move copies of devices to their end that hold registrations. No lock held. */
+void npu_domain_settle(struct npu_domain *domain);
 
 /* ---- Event queue ---- */
 

@@ -15,12 +15,19 @@ FI_EXT_INI;
 FI_EXT_INI
 {
     fi_param_define(&npu_provider, "direct_copy", FI_PARAM_BOOL,
-                    "Copy long transfers straight between two processes' memories: RMA, and device memory "
+                    "Copy long messages and RMA straight between two processes' memories, and device "
+                    "memory by the devices (default: yes)");
+    fi_param_define(&npu_provider, "shared_memory", FI_PARAM_BOOL,
+                    "Reach endpoints of this host through shared memory; no: as if they were on other hosts "
                     "(default: yes)");
     fi_param_define(
         &npu_provider, "net_provider", FI_PARAM_STRING,
         "Provider that carries messages to other hosts: one with connected endpoints, such as tcp "
         "or verbs; none: other hosts are not served (default: tcp)");
+    fi_param_define(
+        &npu_provider, "peer_timeout", FI_PARAM_INT,
+        "Seconds after which another host that does not answer is given up, with provider tcp; 0: "
+        "the kernel's own time-outs (default: 30)");
     return &npu_provider;
 }
 

@@ -62,6 +62,29 @@ int npu_ep_peer(struct npu_ep *ep, fi_addr_t dest, struct npu_peer **peer)
     return connect_peer(ep, dest, peer);
 }
 
+void npu_ep_meet(struct npu_ep *ep, fi_addr_t dest)
+{
+    struct npu_peer *peer = NULL;
+    struct npu_addr addr;
+    bool local = false;
+    if (!ep->enabled || !(ep->caps & (FI_SEND | FI_READ | FI_WRITE)) || ep->met >= NPU_MEET_MAX)
+        return;
+    if (!npu_av_get(ep->av, dest, &addr, &local) || !local ||
+        npu_addr_port(&addr) == npu_addr_port(&ep->addr))
+        return;
+    ep->met++;
+    npu_local_hear(ep);                 /* the peer may be at the door, with an offer */
+    (void)npu_ep_peer(ep, dest, &peer); /* whoever cannot be reached yet is told of by the first message */
+    npu_local_hear(ep);                 /* it may have connected at the same time */
+}
+
+void npu_ep_meet_all(struct npu_ep *ep)
+{
+    enum { LOOK_AT = 4 * NPU_MEET_MAX };
+    for (fi_addr_t i = 0; i < LOOK_AT; i++)
+        npu_ep_meet(ep, i);
+}
+
 void npu_ep_forget(struct npu_ep *ep, struct npu_peer *peer)
 {
     for (size_t i = 0; i < ep->peer_room; i++)
@@ -84,6 +107,7 @@ struct npu_tx *npu_tx_get(struct npu_peer *peer)
     tx->bounce = NULL;
     tx->state = 0;
     tx->failed = false;
+    tx->copies = 0;
     tx->stream = -1;
     tx->at = tx->end = 0;
     return tx;

@@ -83,6 +83,7 @@ static struct hc_ofi_peer *peer_new(struct hc_ofi_iface *iface, uint32_t rank)
     peer->rank = rank;
     peer->iface = iface;
     hc_list_init(&peer->eps);
+    hc_list_init(&peer->ahead);
     return peer;
 }
 
@@ -137,6 +138,7 @@ hcomm_status_t hc_ofi_ep_create(struct hc_iface *base, uint32_t rank, const void
     made->base = (struct hc_ep){.iface = base, .peer = rank};
     made->probe_fd = -1;
     hc_list_init(&made->watch_link);
+    hc_ofi_gather_init(&made->gather);
     hc_list_init(&made->pending);
     hc_list_init(&made->deferred);
     hc_list_init(&made->flushes);
@@ -172,6 +174,8 @@ void hc_ofi_ep_break(struct hc_ofi_ep *ep, hcomm_status_t error)
 {
     if (ep->state >= HC_OFI_EP_BROKEN)
         return;
+    if (ep->state == HC_OFI_EP_UP) /* what was on its way may never arrive: the next HELLO begins anew */
+        ep->peer->tx_sequence += HC_OFI_SEQUENCE_LEAP;
     ep->state = HC_OFI_EP_BROKEN;
     ep->error = error;
     watch(ep);

@@ -343,15 +343,16 @@ static hcomm_status_t open_events(struct hc_ofi_iface *iface)
     return HCOMM_OK;
 }
 
-static void fill_attr(struct hc_ofi_iface *iface)
+void hc_ofi_fill_attr(const struct hc_ofi_profile *profile, const struct fi_info *info,
+                      struct hc_iface_attr *attr)
 {
-    const struct hc_ofi_profile *profile = iface->profile;
-    const struct fi_info *info = iface->info;
     size_t message_max = info->ep_attr->max_msg_size;
     bool rma = (info->caps & FI_RMA) != 0;
-    struct hc_iface_attr *attr = &iface->base.attr;
-    attr->caps =
-        HC_CAP_ZCOPY | (rma ? HC_CAP_RMA : 0) | (profile->wait != HC_OFI_WAIT_NONE ? HC_CAP_EVENT : 0);
+    attr->caps = HC_CAP_ZCOPY | (rma ? HC_CAP_RMA : 0) |
+                 (profile->wait != HC_OFI_WAIT_NONE ? HC_CAP_EVENT : 0) |
+                 (profile->scope == HC_OFI_SCOPE_IP ? HC_CAP_WIDE_WINDOW : 0);
+    if (rma && (info->caps & FI_HMEM))
+        attr->caps |= HC_CAP_DEVICE_MEM;
     attr->addr_max = HC_OFI_ADDRESS_MAX;
     attr->rkey_max = rma ? HC_OFI_RKEY_SIZE : 0;
     attr->bcopy_max = profile->bcopy_max;
@@ -359,11 +360,18 @@ static void fill_attr(struct hc_ofi_iface *iface)
         attr->bcopy_max = message_max - HC_OFI_HEADER_SIZE;
     attr->short_max = attr->zcopy_max = attr->bcopy_max;
     attr->eager_max = profile->eager_max < attr->bcopy_max - 64 ? profile->eager_max : attr->bcopy_max - 64;
+    attr->zcopy_min = profile->zcopy_min;
     attr->rma_max = !rma ? 0 : profile->rma_max < message_max ? profile->rma_max : message_max;
     attr->get_min = rma ? profile->get_min : SIZE_MAX;
     attr->latency = profile->latency;
     attr->bandwidth = profile->bandwidth;
     attr->overhead = profile->overhead;
+}
+
+static void read_info(struct hc_ofi_iface *iface)
+{
+    const struct fi_info *info = iface->info;
+    hc_ofi_fill_attr(iface->profile, info, &iface->base.attr);
     iface->inject_max =
         info->tx_attr->inject_size < HC_OFI_INJECT_MAX ? info->tx_attr->inject_size : HC_OFI_INJECT_MAX;
     iface->mr_local = (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
@@ -376,7 +384,7 @@ static hcomm_status_t init(struct hc_ofi_iface *iface, const struct hc_resource 
     hcomm_status_t status = choose_info(iface, resource);
     if (status != HCOMM_OK)
         return status;
-    fill_attr(iface);
+    read_info(iface);
     hc_ofi_sweep(iface);
     hcomm_status_t (*const steps[])(struct hc_ofi_iface *) = {open_domain, open_cq};
     for (size_t i = 0; i < hc_array_len(steps); i++) {
@@ -420,6 +428,7 @@ static struct hc_ofi_iface *iface_new(const struct hc_ofi_lib *lib, const struct
     iface->job = (uint16_t)iface->job_hash;
     hc_pool_init(&iface->ops, sizeof(struct hc_ofi_op), OPS_PER_SLAB);
     hc_pool_init(&iface->flushes, sizeof(struct hc_ofi_flush), OPS_PER_SLAB);
+    hc_ofi_gather_open(iface);
     hc_list_init(&iface->orphans);
     hc_list_init(&iface->watched);
     return iface;
@@ -510,6 +519,7 @@ void hc_ofi_close(struct hc_iface *base)
         (void)close(iface->event_fd);
     hc_pool_fini(&iface->ops);
     hc_pool_fini(&iface->flushes);
+    hc_pool_fini(&iface->held);
     close_peers(iface);
     free(iface->receives);
     free(iface);

@@ -2,8 +2,10 @@
 
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "transports/ofi/provider.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,12 +84,19 @@ static void unset_defaults(const bool ours[HC_OFI_VARIABLES])
             (void)unsetenv(default_variables[i].name);
 }
 
-/* Its first question makes libfabric initialise its providers, which read their variables then. */
+/*
+ * Its first question makes libfabric load and initialise its providers, which read their variables then.
+ */
 static void initialise(const struct hc_ofi_lib *table)
 {
+    char path[2 * PATH_MAX];
     struct fi_info *providers = NULL;
+    bool ours = hc_ofi_provider_path((const void *)table->version, path, sizeof(path)) &&
+                setenv("FI_PROVIDER_PATH", path, 0) == 0;
     if (table->getinfo(HC_OFI_VERSION, NULL, NULL, FI_PROV_ATTR_ONLY, NULL, &providers) == 0)
         table->freeinfo(providers);
+    if (ours)
+        (void)unsetenv("FI_PROVIDER_PATH");
 }
 
 void hc_ofi_variables_set(struct hc_ofi_variables *variables)

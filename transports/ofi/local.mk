@@ -1,5 +1,6 @@
 libhcrt_la_SOURCES += \
 	transports/ofi/connect.c \
+	transports/ofi/gather.c \
 	transports/ofi/iface.c \
 	transports/ofi/lib.c \
 	transports/ofi/lib.h \
@@ -11,6 +12,8 @@ libhcrt_la_SOURCES += \
 	transports/ofi/profile.c \
 	transports/ofi/profile.h \
 	transports/ofi/progress.c \
+	transports/ofi/provider.c \
+	transports/ofi/provider.h \
 	transports/ofi/query.c \
 	transports/ofi/rma.c \
 	transports/ofi/send.c \
@@ -18,3 +21,5 @@ libhcrt_la_SOURCES += \
 	transports/ofi/shmname.h \
 	transports/ofi/wire.c \
 	transports/ofi/wire.h
+# Where the provider npu is installed, for who loads libfabric.
+libhcrt_la_CPPFLAGS += -DHC_FI_PROVIDER_DIR='"$(providerdir)"'

@@ -1,6 +1,7 @@
 #include "transports/ofi/netif.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdint.h>
@@ -194,13 +195,13 @@ enum hc_netif_verdict hc_netif_judge(const struct hc_netif *netif, const char *s
         *reason = "no internet address";
         return HC_NETIF_REJECTED;
     }
-    if (is_link_local(&netif->address)) {
-        *reason = "a link-local address leads nowhere by itself";
-        return HC_NETIF_REJECTED;
-    }
     int selected = selection(netif, selector);
     if (selected == 0) {
         *reason = "not selected by HCOMM_NET_IF";
+        return HC_NETIF_REJECTED;
+    }
+    if (is_link_local(&netif->address)) {
+        *reason = "a link-local address leads nowhere by itself";
         return HC_NETIF_REJECTED;
     }
     if (selected == 1) {
@@ -234,4 +235,42 @@ bool hc_netif_is_bridge(const char *name)
         return false;
     (void)snprintf(path, sizeof(path), "/sys/class/net/%s/bridge", name);
     return access(path, F_OK) == 0;
+}
+
+/* One address of the machine; false when the entry has none. */
+static bool netif_at(const struct ifaddrs *at, struct hc_netif *netif)
+{
+    if (!at->ifa_addr || !(at->ifa_flags & IFF_UP))
+        return false;
+    size_t len = at->ifa_addr->sa_family == AF_INET    ? sizeof(struct sockaddr_in)
+                 : at->ifa_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                       : 0;
+    *netif = (struct hc_netif){.name = at->ifa_name};
+    (void)memcpy(&netif->address, at->ifa_addr, len);
+    netif->bridge = hc_netif_is_bridge(at->ifa_name);
+    return len > 0;
+}
+
+bool hc_netif_choose(const char *selector, struct sockaddr_storage *address, const char **reason)
+{
+    struct ifaddrs *all = NULL;
+    int best = 0;
+    *reason = "there is no network interface with an internet address";
+    if (getifaddrs(&all) != 0)
+        return false;
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+        struct hc_netif netif;
+        const char *why;
+        if (!netif_at(at, &netif))
+            continue;
+        enum hc_netif_verdict verdict = hc_netif_judge(&netif, selector, &why);
+        int rank = verdict == HC_NETIF_REJECTED ? 0 : 2 * (int)verdict + (netif.address.ss_family == AF_INET);
+        if (rank > best)
+            *address = netif.address;
+        if (rank > best || !best)
+            *reason = why;
+        best = rank > best ? rank : best;
+    }
+    freeifaddrs(all);
+    return best > 0;
 }

@@ -47,6 +47,12 @@ const char *hc_netif_list(char *buf, size_t size);
  */
 enum hc_netif_verdict hc_netif_judge(const struct hc_netif *netif, const char *selector, const char **reason);
 
+/*
+ * The best address of this machine by the same judgement, without a port: IPv4 before IPv6, loopback where
+ * nothing else is there. False: none is allowed; *reason says why the last one is not.
+ */
+bool hc_netif_choose(const char *selector, struct sockaddr_storage *address, const char **reason);
+
 /* The address without port, in words; returns buf. */
 const char *hc_netif_address_text(const struct sockaddr_storage *address, char *buf, size_t size);
 

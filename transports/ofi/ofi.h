@@ -38,7 +38,10 @@ enum {
     HC_OFI_BUFFERS_MAX = 1024,
     HC_OFI_INJECT_RUN = 64, /* messages without a completion before one with */
     HC_OFI_CQ_BATCH = 16,   /* completions taken per poll */
-    HC_OFI_IOV_MAX = 2,     /* header and data */
+    HC_OFI_HELD_PER_SLAB = 64,
+    HC_OFI_IOV_MAX = 2,             /* header and data */
+    HC_OFI_EARLY = 16,              /* completions found outside progress() that it has still to handle */
+    HC_OFI_SEQUENCE_LEAP = 1 << 16, /* after a break: more than any message can overtake */
 };
 
 enum hc_ofi_op_kind {
@@ -61,6 +64,7 @@ struct hc_ofi_op {
     struct hc_ofi_ep *ep;     /* NULL once orphaned: nobody is to hear of it any more */
     struct hc_ofi_op *parent; /* of a stripe */
     struct hc_op *user;       /* to complete; NULL when nobody waits */
+    bool *over;               /* of a call that looks at once: set instead of completing user; or NULL */
     uint64_t serial;          /* order of issue on the ep, for flush */
     /* What to post. */
     uint8_t rail;
@@ -96,6 +100,9 @@ struct hc_ofi_receive {
     struct hc_ofi_op op;
     char *data;
     bool posted;
+    /* A message that overtook another one: kept for its turn, in peer->ahead. */
+    struct hc_list ahead;
+    struct hc_ofi_header header;
 };
 
 /* Everything known about a world rank. Created at its HELLO or at the first ep to it; lives until close. */
@@ -104,8 +111,10 @@ struct hc_ofi_peer {
     struct hc_ofi_iface *iface;
     fi_addr_t address;          /* main endpoint, in the iface's address vector */
     struct hc_ofi_address name; /* what was inserted */
+    bool greeted;               /* rx_sequence is the peer's */
     bool loss_logged;
     uint32_t tx_sequence, rx_sequence; /* next ones */
+    struct hc_list ahead;              /* struct hc_ofi_receive whose turn has not come */
     unsigned deferred_sends;           /* sends accepted but not posted; later ones wait behind them */
     struct hc_list eps;                /* struct hc_ofi_ep of the runtime for this rank */
 };
@@ -114,6 +123,18 @@ struct hc_ofi_flush {
     struct hc_list link; /* in ep->flushes */
     struct hc_op *user;
     uint64_t serial; /* of the newest op to wait for */
+};
+
+/* Messages of an ep that wait for others to leave with (gather.c). */
+struct hc_ofi_gather {
+    struct hc_list link;  /* in iface->gathering, since the second message of this turn */
+    struct hc_ofi_op *op; /* the batch; NULL: none is begun */
+    size_t used, limit;   /* bytes in it, and at which it leaves */
+    struct hc_list held;  /* of the messages in it */
+    unsigned untold;      /* ops of messages that are held or have left */
+    uint64_t turn, last;  /* of the last message: iface->turn; of the last one that followed another: ns */
+    unsigned run;         /* messages of this turn */
+    unsigned prompt, patience; /* bursts that were prompt, and how many there must be */
 };
 
 enum hc_ofi_ep_state {
@@ -136,6 +157,7 @@ struct hc_ofi_ep {
     uint64_t serial;           /* of the newest op */
     unsigned buffers;          /* bounce buffers held by its ops */
     unsigned injected;         /* messages without completion since the last one with */
+    struct hc_ofi_gather gather;
     /* Connecting, and probing an ep that the provider refuses (connect.c). */
     unsigned attempts;     /* failed ones */
     uint64_t next_attempt; /* not before */
@@ -183,10 +205,13 @@ struct hc_ofi_iface {
     bool mr_local, mr_virtual, mr_provider_key;
     uint64_t next_key;
     struct hc_ofi_peer **peers; /* by world rank */
-    struct hc_pool ops, flushes;
-    struct hc_list orphans; /* ops whose ep is gone, still with the provider */
-    struct hc_list watched; /* eps that need looking after without a completion */
-    size_t stride;          /* of messages in slabs */
+    struct hc_pool ops, flushes, held;
+    uint64_t turn;            /* grows with each progress() */
+    struct hc_list gathering; /* eps with a batch, or more than one message since the last progress() */
+    struct hc_list left;      /* messages of batches whose ops are to be completed */
+    struct hc_list orphans;   /* ops whose ep is gone, still with the provider */
+    struct hc_list watched;   /* eps that need looking after without a completion */
+    size_t stride;            /* of messages in slabs */
     struct hc_ofi_slab *slabs;
     struct hc_ofi_buffer *free_buffers;
     unsigned buffer_count;
@@ -198,8 +223,8 @@ struct hc_ofi_iface {
     /* Sleeping: an epoll set of the queue's descriptor and a timer that ticks while eps are watched. */
     int event_fd, timer_fd;
     bool armed, timer_set;
-    struct fi_cq_msg_entry early; /* a completion found by arm(), handled by the next progress() */
-    bool has_early;
+    struct fi_cq_msg_entry early[HC_OFI_EARLY]; /* a ring of those found outside progress(), oldest first */
+    unsigned early_head, early_count;
 };
 
 /* query.c */
@@ -227,6 +252,9 @@ hcomm_status_t hc_ofi_query(struct hc_resource_list *list) HC_MUST_CHECK;
 uint64_t hc_ofi_scope_id(enum hc_ofi_scope scope);
 
 /* iface.c */
+/* What an iface of the profile can do, opened with the info. */
+void hc_ofi_fill_attr(const struct hc_ofi_profile *profile, const struct fi_info *info,
+                      struct hc_iface_attr *attr);
 hcomm_status_t hc_ofi_open(const struct hc_resource *resource, const struct hc_iface_params *params,
                            struct hc_iface **iface) HC_MUST_CHECK;
 void hc_ofi_close(struct hc_iface *iface);
@@ -286,6 +314,33 @@ size_t hc_ofi_hello_pack(const struct hc_ofi_peer *peer, void *dest);
 /* Complete the ep's flushes whose operations are over. */
 void hc_ofi_flush_check(struct hc_ofi_ep *ep);
 
+/* An op for a message with a bounce buffer; HCOMM_AGAIN when either has run out. */
+hcomm_status_t hc_ofi_send_op_get(struct hc_ofi_ep *ep, struct hc_op *user,
+                                  struct hc_ofi_op **op) HC_MUST_CHECK;
+/* Post a packed message of `len` bytes, which must not be packed twice: what the provider refuses now waits
+ * in the ep. */
+hcomm_status_t hc_ofi_send_packed(struct hc_ofi_op *op, uint8_t id, size_t len) HC_MUST_CHECK;
+
+/* gather.c */
+void hc_ofi_gather_open(struct hc_ofi_iface *iface);
+void hc_ofi_gather_init(struct hc_ofi_gather *gather);
+/* A message that is not the first since the last progress(): before it is held or sent, and after. */
+void hc_ofi_gather_follow(struct hc_ofi_ep *ep);
+void hc_ofi_gather_followed(struct hc_ofi_ep *ep);
+/* Add a message to the batch. HCOMM_IN_PROGRESS, or nothing was done. */
+hcomm_status_t hc_ofi_gather_add(struct hc_ofi_ep *ep, uint8_t id, const void *hdr, size_t hdr_len,
+                                 const void *data, size_t len, struct hc_op *user) HC_MUST_CHECK;
+/* Post the batch, if there is one; to be called before anything else is sent. An error breaks the ep. */
+hcomm_status_t hc_ofi_gather_post(struct hc_ofi_ep *ep) HC_MUST_CHECK;
+/* At the start and the end of progress(): post all batches, complete the ops of their messages. */
+unsigned hc_ofi_gather_begin_turn(struct hc_ofi_iface *iface);
+void hc_ofi_gather_end_turn(struct hc_ofi_iface *iface);
+/* Nothing is held, no op waits for its completion. */
+bool hc_ofi_gather_is_idle(const struct hc_ofi_iface *iface);
+/* Forget the ep's batch; its messages move to `taken`, to be released one by one: whose op each was. */
+void hc_ofi_gather_take(struct hc_ofi_ep *ep, struct hc_list *taken);
+struct hc_op *hc_ofi_gather_release(struct hc_ofi_iface *iface, struct hc_list *node);
+
 /* rma.c */
 hcomm_status_t hc_ofi_put(struct hc_ep *ep, const void *local, size_t len, struct hc_mem *mem,
                           uint64_t remote, struct hc_rkey *rkey, struct hc_op *op) HC_MUST_CHECK;
@@ -324,6 +379,11 @@ bool hc_ofi_ep_connect(struct hc_ofi_ep *ep);
 unsigned hc_ofi_watch(struct hc_ofi_iface *iface);
 
 /* progress.c */
+/*
+ * Where sends are usually over when they have been posted: release those that nobody waits for, set `over` of
+ * the one being called. Other completions are kept for progress(), in order; no upcalls.
+ */
+void hc_ofi_reap(struct hc_ofi_iface *iface);
 unsigned hc_ofi_progress(struct hc_iface *iface);
 int hc_ofi_event_fd(struct hc_iface *iface);
 hcomm_status_t hc_ofi_arm(struct hc_iface *iface) HC_MUST_CHECK;
@@ -341,6 +401,26 @@ static inline struct hc_ofi_ep *hc_ofi_ep_of(struct hc_ep *ep)
 static inline struct hc_ofi_iface *hc_ofi_ep_iface(const struct hc_ofi_ep *ep)
 {
     return hc_container_of(ep->base.iface, struct hc_ofi_iface, base);
+}
+
+/* To be called before and after each message is sent. */
+static inline void hc_ofi_gather_count(struct hc_ofi_ep *ep)
+{
+    struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
+    if (!iface->profile->gather_max)
+        return;
+    if (ep->gather.turn == iface->turn) {
+        hc_ofi_gather_follow(ep);
+        return;
+    }
+    ep->gather.turn = iface->turn;
+    ep->gather.run = 1;
+}
+
+static inline void hc_ofi_gather_sent(struct hc_ofi_ep *ep)
+{
+    if (ep->gather.run > 1)
+        hc_ofi_gather_followed(ep);
 }
 
 #endif

@@ -248,6 +248,13 @@ static void end_flush(struct hc_ofi_iface *iface, struct hc_ofi_flush *flush, hc
         user->done(user, status);
 }
 
+/* Whom to tell of a message in a batch; NULL: nobody. */
+static struct hc_op *end_held(struct hc_ofi_iface *iface, struct hc_list *node, bool tell)
+{
+    struct hc_op *user = hc_ofi_gather_release(iface, node);
+    return still_told(iface, tell) ? user : NULL;
+}
+
 static unsigned count_sends(const struct hc_list *list)
 {
     unsigned sends = 0;
@@ -259,21 +266,28 @@ static unsigned count_sends(const struct hc_list *list)
 void hc_ofi_ep_abandon(struct hc_ofi_ep *ep, hcomm_status_t status, bool tell)
 {
     struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
-    struct hc_list posted, waiting, flushes, *node;
+    struct hc_list posted, waiting, held, flushes, *node;
     hc_list_init(&posted);
     hc_list_init(&waiting);
+    hc_list_init(&held);
     hc_list_init(&flushes);
     /* Users may destroy the ep from their done(): nothing below refers to it any more. */
     move_all(&ep->pending, &posted);
-    ep->peer->deferred_sends -= count_sends(&ep->deferred);
+    unsigned unsent = count_sends(&ep->deferred);
+    ep->peer->deferred_sends -= unsent;
+    if (ep->state == HC_OFI_EP_UP && !ep->peer->deferred_sends)
+        ep->peer->tx_sequence -= unsent; /* they were the last ones, and the peer would wait for them */
     move_all(&ep->deferred, &waiting);
     move_all(&ep->flushes, &flushes);
     detach(&posted);
     detach(&waiting);
+    hc_ofi_gather_take(ep, &held);
     while ((node = hc_list_pop(&posted)))
         end_op(hc_list_entry(node, struct hc_ofi_op, link), true, status, still_told(iface, tell));
     while ((node = hc_list_pop(&waiting)))
         end_op(hc_list_entry(node, struct hc_ofi_op, link), false, status, still_told(iface, tell));
+    while ((node = hc_list_pop(&held)))
+        notify(end_held(iface, node, tell), NULL, status);
     while ((node = hc_list_pop(&flushes)))
         end_flush(iface, hc_list_entry(node, struct hc_ofi_flush, link), status, still_told(iface, tell));
 }

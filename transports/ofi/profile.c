@@ -27,13 +27,18 @@ const struct hc_ofi_profile hc_ofi_profiles[] = {
     {
         .name = "ofi:tcp",
         .provider = "net",
+        .also_called = "tcp", /* from libfabric 1.18 on, into which net was merged */
         .id = 2,
         .scope = HC_OFI_SCOPE_IP,
         .probe = HC_OFI_PROBE_TCP,
         .wait = HC_OFI_WAIT_DOMAIN,
+        .quick_sends = true,
         .put_flags = FI_DELIVERY_COMPLETE,
         .bcopy_max = 65536 + 64,
         .eager_max = 65536,
+        .zcopy_min = 4096,
+        .gather_max = 8192 + 64,
+        .gather_limit = 32768,
         .get_min = 65536,
         /* Pieces of this size, over the rails in turn, take 0.8 of the time of one read over loopback, and of
          * stripes as long as the message allows; half the size costs 1.3 times as much. */
@@ -44,6 +49,28 @@ const struct hc_ofi_profile hc_ofi_profiles[] = {
         .latency = 15e-6,
         .bandwidth = 3e9,
         .overhead = 2e-6,
+    },
+    {
+        /* Slower than net (docs/performance.md). Longer messages, with rxm's header, would exceed its buffer
+         * of 16 KiB: it would fetch them, and others would overtake. */
+        .name = "ofi:tcp:rxm",
+        .provider = "tcp;ofi_rxm",
+        .instead_of = "ofi:tcp",
+        .id = 5,
+        .scope = HC_OFI_SCOPE_IP,
+        .probe = HC_OFI_PROBE_TCP,
+        .wait = HC_OFI_WAIT_QUEUE,
+        .put_flags = FI_DELIVERY_COMPLETE,
+        .bcopy_max = 8192,
+        .eager_max = 8192 - 64,
+        .get_min = 8192,
+        .rma_max = 512 << 10,
+        .stripe_min = SIZE_MAX,
+        .rotate_min = 256 << 10,
+        .receive_buffers = 128,
+        .latency = 20e-6,
+        .bandwidth = 2e9,
+        .overhead = 3e-6,
     },
     {
         .name = "ofi:shm",
@@ -63,6 +90,31 @@ const struct hc_ofi_profile hc_ofi_profiles[] = {
         .latency = 0.8e-6,
         .bandwidth = 6e9,
         .overhead = 0.2e-6,
+    },
+    {
+        .name = "ofi:npu",
+        .provider = "npu",
+        .id = 4,
+        .by_name = true,
+        .device_domain = "npu%d",
+        .host_domain = "host",
+        .device_iface = 0x6e7075,
+        .scope = HC_OFI_SCOPE_IP,
+        .probe = HC_OFI_PROBE_CLOCK, /* the provider itself tells of peers that are gone */
+        .wait = HC_OFI_WAIT_QUEUE,
+        .overtakes = true,
+        .put_flags = FI_DELIVERY_COMPLETE,
+        .bcopy_max = 16384,
+        .eager_max = 16384 - 64,
+        .get_min = 16384,
+        .rma_max = (size_t)1 << 30,
+        .stripe_min = SIZE_MAX,
+        .rotate_min = SIZE_MAX,
+        .receive_buffers = 128,
+        /* Of connections to other hosts, which are its reason to be there. */
+        .latency = 20e-6,
+        .bandwidth = 2.5e9,
+        .overhead = 2e-6,
     },
 };
 

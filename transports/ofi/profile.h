@@ -35,16 +35,34 @@ enum hc_ofi_wait {
 };
 
 struct hc_ofi_profile {
-    const char *name;     /* of the resource, as in HCOMM_TRANSPORTS */
-    const char *provider; /* libfabric's provider string */
-    uint8_t id;           /* on the wire: addresses of different profiles never meet */
+    const char *name; /* of the resource, as in HCOMM_TRANSPORTS */
+    /* libfabric's provider string, and what else the same provider is called, asked for when that is not
+     * there. */
+    const char *provider, *also_called;
+    /* Another profile: this one is for where that has no device, and for whoever names it. */
+    const char *instead_of;
+    uint8_t id;   /* on the wire: addresses of different profiles never meet */
+    bool by_name; /* only for whoever names it in HCOMM_TRANSPORTS */
+    /*
+     * A provider whose domains are devices, which listens at the address that it is told: the domains of the
+     * context's device and of a context without one. NULL: its domains are network interfaces.
+     */
+    const char *device_domain, *host_domain;
+    uint32_t
+        device_iface; /* its enum fi_hmem_iface for memory of the context's device; 0: host memory only */
     enum hc_ofi_scope scope;
     enum hc_ofi_probe probe;
     bool rdma; /* counts as protocol RDMA; registration is bound by the memlock limit */
     enum hc_ofi_wait wait;
-    uint64_t put_flags;                  /* completion level at which a put is visible to the peer */
-    size_t bcopy_max;                    /* header and payload of one message */
-    size_t eager_max;                    /* see hc_iface_attr */
+    bool overtakes;     /* receives are matched in order, but may complete in another */
+    bool quick_sends;   /* a send is usually complete once it has been posted: look at once */
+    uint64_t put_flags; /* completion level at which a put is visible to the peer */
+    size_t bcopy_max;   /* header and payload of one message */
+    size_t eager_max;   /* see hc_iface_attr */
+    size_t zcopy_min;   /* see hc_iface_attr */
+    /* Messages of up to gather_max bytes, header and payload, may be gathered into batches of up to
+     * gather_limit; 0: none are. */
+    size_t gather_max, gather_limit;
     size_t get_min;                      /* see hc_iface_attr */
     size_t rma_max;                      /* see hc_iface_attr */
     size_t stripe_min;                   /* bytes per endpoint below which striping does not pay */

@@ -22,6 +22,55 @@ static void drop(struct hc_ofi_iface *iface, const char *why)
     hc_log_warn("%s: dropped a message: %s", iface->profile->name, why);
 }
 
+static void give_back(struct hc_ofi_receive *receive)
+{
+    receive->posted = false;
+    if (!hc_ofi_receive_post(receive))
+        receive->op.iface->unposted++;
+}
+
+/* ---- messages that overtook others ---- */
+
+/* Receives are matched in order, so whatever it overtook has a receive of its own, and there are so many. */
+static bool is_ahead(const struct hc_ofi_peer *peer, uint32_t sequence)
+{
+    const struct hc_ofi_profile *profile = peer->iface->profile;
+    uint32_t by = sequence - peer->rx_sequence;
+    return profile->overtakes && peer->greeted && by > 0 && by < profile->receive_buffers;
+}
+
+static void keep_ahead(struct hc_ofi_peer *peer, struct hc_ofi_receive *receive,
+                       const struct hc_ofi_header *header)
+{
+    receive->header = *header;
+    hc_list_append(&peer->ahead, &receive->ahead);
+}
+
+/* A HELLO has the number of the message that follows it. */
+static struct hc_ofi_receive *take_next(struct hc_ofi_peer *peer)
+{
+    struct hc_ofi_receive *next = NULL;
+    struct hc_list *node;
+    hc_list_for_each(node, &peer->ahead)
+    {
+        struct hc_ofi_receive *receive = hc_list_entry(node, struct hc_ofi_receive, ahead);
+        if (receive->header.sequence == peer->rx_sequence && (!next || receive->header.id == HC_OFI_ID_HELLO))
+            next = receive;
+    }
+    if (next)
+        hc_list_remove(&next->ahead);
+    return next;
+}
+
+static void drop_ahead(struct hc_ofi_peer *peer)
+{
+    struct hc_list *node;
+    while ((node = hc_list_pop(&peer->ahead)))
+        give_back(hc_list_entry(node, struct hc_ofi_receive, ahead));
+}
+
+/* ---- messages ---- */
+
 static void handle_hello(struct hc_ofi_iface *iface, const struct hc_ofi_header *header, const char *payload)
 {
     struct hc_ofi_address name;
@@ -39,8 +88,11 @@ static void handle_hello(struct hc_ofi_iface *iface, const struct hc_ofi_header 
     else if (hc_ofi_peer_get(iface, header->from, &name, &peer) != HCOMM_OK)
         hc_log_error("rank %u cannot be answered: %s", header->from, hc_error_detail());
     else {
+        if (peer->rx_sequence != header->sequence)
+            drop_ahead(peer);
         peer->rx_sequence = header->sequence;
         peer->loss_logged = false;
+        peer->greeted = true;
     }
 }
 
@@ -51,7 +103,8 @@ static void break_all(struct hc_ofi_peer *peer, hcomm_status_t error)
         hc_ofi_ep_break(hc_list_entry(node, struct hc_ofi_ep, peer_link), error);
 }
 
-/* Messages of one sender arrive complete and in order, or its connection has broken and lost some. */
+/* Messages of one sender arrive complete and in order, except those above, or its connection has broken and
+ * lost some. */
 static bool check_sequence(struct hc_ofi_peer *peer, uint32_t sequence)
 {
     if (hc_likely(sequence == peer->rx_sequence)) {
@@ -64,42 +117,90 @@ static bool check_sequence(struct hc_ofi_peer *peer, uint32_t sequence)
     if (!peer->loss_logged)
         hc_log_error("%s", hc_error_detail());
     peer->loss_logged = true;
+    drop_ahead(peer);
     break_all(peer, status);
     return false;
 }
 
-static void handle_message(struct hc_ofi_iface *iface, const char *message, size_t len)
+/* Messages that left together, in the order in which they were sent. */
+static void deliver_batch(struct hc_ofi_iface *iface, const struct hc_ofi_header *header, const char *batch)
 {
-    struct hc_ofi_header header;
-    if (hc_ofi_header_parse(message, len, iface->job, iface->params.world_size, &header) != HCOMM_OK) {
-        drop(iface, "it is not one of this job");
-        return;
+    struct hc_ofi_record record;
+    size_t left = header->length;
+    for (; left > 0 && hc_ofi_record_parse(batch, left, &record); left -= hc_ofi_record_size(record.length)) {
+        iface->params.am(iface->params.arg, header->from, record.id, batch + HC_OFI_RECORD_SIZE,
+                         record.length);
+        batch += hc_ofi_record_size(record.length);
     }
-    const char *payload = message + HC_OFI_HEADER_SIZE;
+    if (left > 0)
+        drop(iface, "a batch is malformed");
+}
+
+static void deliver(struct hc_ofi_iface *iface, const struct hc_ofi_header *header, const char *message)
+{
+    if (hc_likely(header->id < HC_OFI_ID_FIRST))
+        iface->params.am(iface->params.arg, header->from, header->id, message + HC_OFI_HEADER_SIZE,
+                         header->length);
+    else if (header->id == HC_OFI_ID_BATCH)
+        deliver_batch(iface, header, message + HC_OFI_HEADER_SIZE);
+    else if (header->id != HC_OFI_ID_MARK)
+        drop(iface, "an unknown control message");
+}
+
+static void deliver_ahead(struct hc_ofi_peer *peer)
+{
+    struct hc_ofi_receive *receive;
+    while ((receive = take_next(peer))) {
+        if (receive->header.id == HC_OFI_ID_HELLO) {
+            handle_hello(peer->iface, &receive->header, receive->data + HC_OFI_HEADER_SIZE);
+        } else {
+            peer->rx_sequence++;
+            deliver(peer->iface, &receive->header, receive->data);
+        }
+        give_back(receive);
+    }
+}
+
+/* Of a connection that has broken since. */
+static bool is_stale(const struct hc_ofi_peer *peer, uint32_t sequence)
+{
+    return peer->iface->profile->overtakes && (int32_t)(sequence - peer->rx_sequence) < 0;
+}
+
+/* False: the message stays in its receive until its turn comes. */
+static bool handle_message(struct hc_ofi_receive *receive, size_t len)
+{
+    struct hc_ofi_iface *iface = receive->op.iface;
+    struct hc_ofi_header header;
+    if (hc_ofi_header_parse(receive->data, len, iface->job, iface->params.world_size, &header) != HCOMM_OK) {
+        drop(iface, "it is not one of this job");
+        return true;
+    }
     struct hc_ofi_peer *peer = iface->peers[header.from];
+    if (hc_unlikely(peer && is_ahead(peer, header.sequence))) {
+        keep_ahead(peer, receive, &header);
+        return false;
+    }
     if (header.id == HC_OFI_ID_HELLO) {
-        handle_hello(iface, &header, payload);
-        return;
+        handle_hello(iface, &header, receive->data + HC_OFI_HEADER_SIZE);
+        return true;
     }
     if (!peer) {
         drop(iface, "its sender has not introduced itself");
-        return;
+        return true;
     }
-    if (!check_sequence(peer, header.sequence))
-        return;
-    if (hc_likely(header.id < HC_OFI_ID_FIRST))
-        iface->params.am(iface->params.arg, header.from, header.id, payload, header.length);
-    else if (header.id != HC_OFI_ID_MARK)
-        drop(iface, "an unknown control message");
+    if (is_stale(peer, header.sequence) || !check_sequence(peer, header.sequence))
+        return true;
+    deliver(iface, &header, receive->data);
+    if (hc_unlikely(!hc_list_empty(&peer->ahead)))
+        deliver_ahead(peer);
+    return true;
 }
 
 static void handle_receive(struct hc_ofi_receive *receive, size_t len)
 {
-    struct hc_ofi_iface *iface = receive->op.iface;
-    receive->posted = false;
-    handle_message(iface, receive->data, len);
-    if (!hc_ofi_receive_post(receive))
-        iface->unposted++;
+    if (handle_message(receive, len))
+        give_back(receive);
 }
 
 static void handle_completion(const struct fi_cq_msg_entry *entry)
@@ -126,13 +227,25 @@ static void handle_failed_op(struct hc_ofi_op *op, const char *text)
     hc_ofi_op_complete(op, status);
 }
 
+/* What others have overtaken may have been in it: then they wait in vain. */
+static void break_overtaken(struct hc_ofi_iface *iface)
+{
+    for (uint32_t rank = 0; rank < iface->params.world_size; rank++) {
+        struct hc_ofi_peer *peer = iface->peers[rank];
+        if (!peer || hc_list_empty(&peer->ahead))
+            continue;
+        drop_ahead(peer);
+        break_all(peer, hc_error(HCOMM_ERR_PEER_LOST, "%s: a message of rank %u was lost",
+                                 iface->profile->name, rank));
+    }
+}
+
 static void handle_failed_receive(struct hc_ofi_receive *receive, const char *text)
 {
     struct hc_ofi_iface *iface = receive->op.iface;
     hc_log_debug("%s: a receive failed: %s", iface->profile->name, text);
-    receive->posted = false;
-    if (!hc_ofi_receive_post(receive))
-        iface->unposted++;
+    give_back(receive);
+    break_overtaken(iface);
 }
 
 /* Take one error from the queue; false when there is none. */
@@ -193,12 +306,54 @@ static void disarm(struct hc_ofi_iface *iface)
         set_timer(iface, false);
 }
 
+static void keep_early(struct hc_ofi_iface *iface, const struct fi_cq_msg_entry *entry)
+{
+    iface->early[(iface->early_head + iface->early_count) % HC_OFI_EARLY] = *entry;
+    iface->early_count++;
+}
+
+/* Upcalls may send, which may keep more. */
 static unsigned handle_early(struct hc_ofi_iface *iface)
 {
-    struct fi_cq_msg_entry entry = iface->early;
-    iface->has_early = false;
-    handle_completion(&entry);
-    return 1;
+    unsigned done = 0;
+    for (; iface->early_count > 0; done++) {
+        struct fi_cq_msg_entry entry = iface->early[iface->early_head];
+        iface->early_head = (iface->early_head + 1) % HC_OFI_EARLY;
+        iface->early_count--;
+        handle_completion(&entry);
+    }
+    return done;
+}
+
+/* Whether an op can be completed without an upcall. */
+static bool is_silent(const struct hc_ofi_op *op)
+{
+    return op->kind == HC_OFI_OP_SEND && (op->over || !op->user) &&
+           (!op->ep || hc_list_empty(&op->ep->flushes));
+}
+
+static void end_silently(struct hc_ofi_op *op)
+{
+    op->iface->tx_credits++;
+    if (op->over)
+        *op->over = true;
+    hc_ofi_op_put(op);
+}
+
+void hc_ofi_reap(struct hc_ofi_iface *iface)
+{
+    struct fi_cq_msg_entry entries[HC_OFI_EARLY];
+    size_t room = HC_OFI_EARLY - iface->early_count;
+    ssize_t count = room > 0 ? fi_cq_read(iface->cq, entries, room) : 0;
+    for (ssize_t i = 0; i < count; i++) {
+        struct hc_ofi_op *op = op_of(entries[i].op_context);
+        if (hc_likely(is_silent(op)))
+            end_silently(op);
+        else
+            keep_early(iface, &entries[i]);
+    }
+    if (hc_unlikely(iface->armed) && iface->early_count > 0 && !iface->timer_set)
+        set_timer(iface, true); /* another thread sleeps, and its descriptor tells of them no more */
 }
 
 unsigned hc_ofi_progress(struct hc_iface *base)
@@ -208,7 +363,8 @@ unsigned hc_ofi_progress(struct hc_iface *base)
     unsigned done = 0;
     if (hc_unlikely(iface->armed))
         disarm(iface);
-    if (hc_unlikely(iface->has_early))
+    done += hc_ofi_gather_begin_turn(iface);
+    if (hc_unlikely(iface->early_count > 0))
         done += handle_early(iface);
     ssize_t result = fi_cq_read(iface->cq, entries, HC_OFI_CQ_BATCH);
     for (ssize_t i = 0; i < result; i++)
@@ -220,6 +376,7 @@ unsigned hc_ofi_progress(struct hc_iface *base)
             done++;
     if (hc_unlikely(needs_care(iface)))
         done += care(iface);
+    hc_ofi_gather_end_turn(iface);
     return done;
 }
 
@@ -248,15 +405,17 @@ static hcomm_status_t try_queue(struct hc_ofi_iface *iface)
 /* The descriptor shows the network's activity only: completions that exist already must be looked for. */
 static hcomm_status_t try_domain(struct hc_ofi_iface *iface)
 {
-    ssize_t result = fi_cq_read(iface->cq, &iface->early, 1);
-    iface->has_early = result > 0;
+    struct fi_cq_msg_entry entry;
+    ssize_t result = fi_cq_read(iface->cq, &entry, 1);
+    if (result > 0)
+        keep_early(iface, &entry);
     return result == -FI_EAGAIN ? HCOMM_OK : HCOMM_AGAIN;
 }
 
 hcomm_status_t hc_ofi_arm(struct hc_iface *base)
 {
     struct hc_ofi_iface *iface = hc_ofi_iface_of(base);
-    if (iface->has_early || broken_waiting(iface))
+    if (iface->early_count > 0 || broken_waiting(iface) || !hc_ofi_gather_is_idle(iface))
         return HCOMM_AGAIN;
     hcomm_status_t status = iface->wake_cq ? try_domain(iface) : try_queue(iface);
     if (status != HCOMM_OK)

@@ -34,36 +34,52 @@ static hcomm_status_t register_error(struct hc_ofi_iface *iface, size_t len, int
     return hc_ofi_error(iface, "registering memory", result);
 }
 
+static hcomm_status_t regattr(struct hc_ofi_iface *iface, const struct iovec *iov, int device,
+                              uint64_t access, struct fid_mr **mr)
+{
+    struct fi_mr_attr attr = {
+        .mr_iov = iov,
+        .iov_count = 1,
+        .access = access,
+        .requested_key = iface->mr_provider_key ? 0 : iface->next_key++,
+        .iface = device < 0 ? FI_HMEM_SYSTEM : (enum fi_hmem_iface)iface->profile->device_iface,
+        .device.reserved = device < 0 ? 0 : (uint64_t)device,
+    };
+    struct fid_mr *registered;
+    int result = fi_mr_regattr(iface->domain, &attr, 0, &registered);
+    if (result)
+        return register_error(iface, iov->iov_len, result);
+    *mr = registered;
+    return HCOMM_OK;
+}
+
 hcomm_status_t hc_ofi_register(struct hc_ofi_iface *iface, const void *addr, size_t len, uint64_t access,
                                struct fid_mr **mr)
 {
-    uint64_t key = iface->mr_provider_key ? 0 : iface->next_key++;
-    struct fid_mr *registered;
-    int result = fi_mr_reg(iface->domain, addr, len, access, 0, key, 0, &registered, NULL);
-    if (result)
-        return register_error(iface, len, result);
-    *mr = registered;
-    return HCOMM_OK;
+    const struct iovec iov = {.iov_base = (void *)(uintptr_t)addr, .iov_len = len};
+    return regattr(iface, &iov, -1, access, mr);
 }
 
 hcomm_status_t hc_ofi_mem_reg(struct hc_iface *base, void *addr, size_t len, const struct hc_mem_attr *attr,
                               struct hc_mem **mem)
 {
     struct hc_ofi_iface *iface = hc_ofi_iface_of(base);
-    if (attr->type != HC_MEMORY_HOST)
+    bool on_device = attr->type == HC_MEMORY_DEVICE;
+    const struct iovec iov = {.iov_base = addr, .iov_len = len};
+    if (on_device && !(base->attr.caps & HC_CAP_DEVICE_MEM))
         return hc_error(HCOMM_ERR_UNSUPPORTED, "%s reaches host memory only", iface->profile->name);
     struct hc_ofi_mem *made = calloc(1, sizeof(*made));
     if (!made)
         return hc_error(HCOMM_ERR_NO_MEMORY, "no memory for a registration of %s", iface->profile->name);
     uint64_t access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | (attr->remote_read ? FI_REMOTE_READ : 0) |
                       (attr->remote_write ? FI_REMOTE_WRITE : 0);
-    hcomm_status_t status = hc_ofi_register(iface, addr, len, access, &made->mr);
+    hcomm_status_t status = regattr(iface, &iov, on_device ? attr->device : -1, access, &made->mr);
     if (status != HCOMM_OK) {
         free(made);
         return status;
     }
     made->base.iface = base;
-    made->desc = iface->mr_local ? fi_mr_desc(made->mr) : NULL;
+    made->desc = iface->mr_local || on_device ? fi_mr_desc(made->mr) : NULL;
     made->key = fi_mr_key(made->mr);
     made->start = (uintptr_t)addr;
     made->len = len;
@@ -267,6 +283,11 @@ static hcomm_status_t start(struct hc_ep *base, const struct transfer *transfer,
         return hc_error(HCOMM_ERR_INVALID,
                         "a transfer of %zu bytes at %#llx leaves rank %u's registered memory", transfer->len,
                         (unsigned long long)transfer->remote, base->peer);
+    if (transfer->kind == HC_OFI_OP_WRITE && ep->gather.op) {
+        hcomm_status_t status = hc_ofi_gather_post(ep);
+        if (status != HCOMM_OK)
+            return status;
+    }
     unsigned stripes = stripe_count(hc_ofi_ep_iface(ep), transfer->len);
     return stripes > 1 ? start_striped(ep, transfer, stripes, user) : start_whole(ep, transfer, user);
 }

@@ -13,6 +13,16 @@ static hcomm_status_t ready(struct hc_ofi_ep *ep)
     return !ep->peer->deferred_sends && hc_ofi_ep_connect(ep) ? HCOMM_OK : HCOMM_AGAIN;
 }
 
+/* The same, and nothing that was accepted before is held back any more. */
+static hcomm_status_t free_for_next(struct hc_ofi_ep *ep)
+{
+    hcomm_status_t status = ready(ep);
+    if (hc_likely(status != HCOMM_OK || !ep->gather.op))
+        return status;
+    status = hc_ofi_gather_post(ep);
+    return status == HCOMM_OK ? ready(ep) : status;
+}
+
 static hcomm_status_t too_long(const struct hc_ep *base, size_t len, size_t max)
 {
     return hc_error(HCOMM_ERR_INVALID, "a message of %zu bytes exceeds the %zu of %s", len, max,
@@ -40,8 +50,7 @@ static char *copy_part(char *dest, const void *part, size_t len)
     return dest + len;
 }
 
-/* A send op with a bounce buffer; HCOMM_AGAIN when either has run out. */
-static hcomm_status_t send_op_get(struct hc_ofi_ep *ep, struct hc_op *user, struct hc_ofi_op **op)
+hcomm_status_t hc_ofi_send_op_get(struct hc_ofi_ep *ep, struct hc_op *user, struct hc_ofi_op **op)
 {
     struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
     if (!iface->tx_credits || ep->buffers == HC_OFI_BUFFERS_PER_EP)
@@ -57,14 +66,17 @@ static hcomm_status_t send_op_get(struct hc_ofi_ep *ep, struct hc_op *user, stru
     return HCOMM_OK;
 }
 
-/* Post a packed message that must not be packed twice: what the provider refuses now waits in the ep. */
-static hcomm_status_t send_packed(struct hc_ofi_op *op, uint8_t id, size_t len)
+hcomm_status_t hc_ofi_send_packed(struct hc_ofi_op *op, uint8_t id, size_t len)
 {
     struct hc_ofi_peer *peer = op->ep->peer;
     write_header(op->iface, id, len, peer->tx_sequence, op->buffer->data);
     op->iov[0].iov_len = HC_OFI_HEADER_SIZE + len;
     peer->tx_sequence++;
+    struct hc_ofi_iface *iface = op->iface;
     hcomm_status_t status = hc_ofi_op_submit(op);
+    /* its buffer, still in the caches, is then the next message's */
+    if (status == HCOMM_IN_PROGRESS && iface->profile->quick_sends)
+        hc_ofi_reap(iface);
     return status == HCOMM_IN_PROGRESS ? HCOMM_OK : status;
 }
 
@@ -92,6 +104,21 @@ static hcomm_status_t send_inject(struct hc_ofi_ep *ep, uint8_t id, const void *
     return status;
 }
 
+static hcomm_status_t send_copied(struct hc_ofi_ep *ep, uint8_t id, const void *hdr, size_t hdr_len,
+                                  const void *data, size_t len)
+{
+    /* A provider may queue injected messages without end; those with a completion bound them. */
+    if (HC_OFI_HEADER_SIZE + hdr_len + len <= hc_ofi_ep_iface(ep)->inject_max &&
+        ep->injected < HC_OFI_INJECT_RUN)
+        return send_inject(ep, id, hdr, hdr_len, data, len);
+    struct hc_ofi_op *op;
+    hcomm_status_t status = hc_ofi_send_op_get(ep, NULL, &op);
+    if (status != HCOMM_OK)
+        return status;
+    (void)copy_part(copy_part(op->buffer->data + HC_OFI_HEADER_SIZE, hdr, hdr_len), data, len);
+    return hc_ofi_send_packed(op, id, hdr_len + len);
+}
+
 hcomm_status_t hc_ofi_am_short(struct hc_ep *base, uint8_t id, const void *hdr, size_t hdr_len,
                                const void *data, size_t len)
 {
@@ -99,34 +126,28 @@ hcomm_status_t hc_ofi_am_short(struct hc_ep *base, uint8_t id, const void *hdr, 
     hc_assert(hdr_len % 8 == 0);
     if (hc_unlikely(hdr_len + len > base->iface->attr.short_max))
         return too_long(base, hdr_len + len, base->iface->attr.short_max);
-    hcomm_status_t status = ready(ep);
+    hcomm_status_t status = free_for_next(ep);
     if (hc_unlikely(status != HCOMM_OK))
         return status;
-    /* A provider may queue injected messages without end; those with a completion bound them. */
-    if (HC_OFI_HEADER_SIZE + hdr_len + len <= hc_ofi_ep_iface(ep)->inject_max &&
-        ep->injected < HC_OFI_INJECT_RUN)
-        return send_inject(ep, id, hdr, hdr_len, data, len);
-    struct hc_ofi_op *op;
-    status = send_op_get(ep, NULL, &op);
-    if (status != HCOMM_OK)
-        return status;
-    (void)copy_part(copy_part(op->buffer->data + HC_OFI_HEADER_SIZE, hdr, hdr_len), data, len);
-    return send_packed(op, id, hdr_len + len);
+    hc_ofi_gather_count(ep);
+    status = send_copied(ep, id, hdr, hdr_len, data, len);
+    hc_ofi_gather_sent(ep);
+    return status;
 }
 
 hcomm_status_t hc_ofi_am_bcopy(struct hc_ep *base, uint8_t id, hc_pack_fn pack, void *arg)
 {
     struct hc_ofi_ep *ep = hc_ofi_ep_of(base);
-    hcomm_status_t status = ready(ep);
+    hcomm_status_t status = free_for_next(ep);
     if (hc_unlikely(status != HCOMM_OK))
         return status;
     struct hc_ofi_op *op;
-    status = send_op_get(ep, NULL, &op);
+    status = hc_ofi_send_op_get(ep, NULL, &op);
     if (status != HCOMM_OK)
         return status;
     size_t len = pack(op->buffer->data + HC_OFI_HEADER_SIZE, arg);
     hc_assert(len <= base->iface->attr.bcopy_max);
-    return send_packed(op, id, len);
+    return hc_ofi_send_packed(op, id, len);
 }
 
 /* Put the caller's data behind the header in the bounce buffer. */
@@ -145,18 +166,32 @@ static hcomm_status_t attach_data(struct hc_ofi_op *op, const void *data, size_t
     return HCOMM_OK;
 }
 
-hcomm_status_t hc_ofi_am_zcopy(struct hc_ep *base, uint8_t id, const void *hdr, size_t hdr_len,
-                               const void *data, size_t len, struct hc_mem *mem, struct hc_op *user)
+/* Post, and look whether that was all: HCOMM_OK when the data have left. */
+static hcomm_status_t send_zero_copy(struct hc_ofi_op *op)
 {
-    struct hc_ofi_ep *ep = hc_ofi_ep_of(base);
-    hc_assert(hdr_len % 8 == 0);
-    if (hc_unlikely(hdr_len + len > base->iface->attr.zcopy_max))
-        return too_long(base, hdr_len + len, base->iface->attr.zcopy_max);
-    hcomm_status_t status = ready(ep);
-    if (hc_unlikely(status != HCOMM_OK))
+    struct hc_ofi_ep *ep = op->ep;
+    struct hc_ofi_iface *iface = op->iface;
+    bool over = false;
+    hcomm_status_t status = hc_ofi_op_try(op);
+    if (status != HCOMM_IN_PROGRESS)
         return status;
+    ep->peer->tx_sequence++;
+    if (!iface->profile->quick_sends)
+        return status;
+    op->over = &over;
+    hc_ofi_reap(iface);
+    if (over)
+        return HCOMM_OK;
+    op->over = NULL;
+    return status;
+}
+
+/* Header and data as two parts, the data where they are. */
+static hcomm_status_t send_in_place(struct hc_ofi_ep *ep, uint8_t id, const void *hdr, size_t hdr_len,
+                                    const void *data, size_t len, struct hc_mem *mem, struct hc_op *user)
+{
     struct hc_ofi_op *op;
-    status = send_op_get(ep, user, &op);
+    hcomm_status_t status = hc_ofi_send_op_get(ep, user, &op);
     if (status != HCOMM_OK)
         return status;
     write_header(op->iface, id, hdr_len + len, ep->peer->tx_sequence, op->buffer->data);
@@ -167,9 +202,30 @@ hcomm_status_t hc_ofi_am_zcopy(struct hc_ep *base, uint8_t id, const void *hdr, 
         hc_ofi_op_put(op);
         return status;
     }
-    status = hc_ofi_op_try(op);
-    if (status == HCOMM_IN_PROGRESS)
-        ep->peer->tx_sequence++;
+    return send_zero_copy(op);
+}
+
+hcomm_status_t hc_ofi_am_zcopy(struct hc_ep *base, uint8_t id, const void *hdr, size_t hdr_len,
+                               const void *data, size_t len, struct hc_mem *mem, struct hc_op *user)
+{
+    struct hc_ofi_ep *ep = hc_ofi_ep_of(base);
+    hc_assert(hdr_len % 8 == 0);
+    if (hc_unlikely(hdr_len + len > base->iface->attr.zcopy_max))
+        return too_long(base, hdr_len + len, base->iface->attr.zcopy_max);
+    hcomm_status_t status = ready(ep);
+    if (hc_unlikely(status != HCOMM_OK))
+        return status;
+    hc_ofi_gather_count(ep);
+    if (ep->base.holds && hdr_len + len <= hc_ofi_ep_iface(ep)->profile->gather_max)
+        return hc_ofi_gather_add(ep, id, hdr, hdr_len, data, len, user);
+    status = free_for_next(ep);
+    if (hc_unlikely(status != HCOMM_OK))
+        return status;
+    if (len < hc_ofi_ep_iface(ep)->profile->zcopy_min)
+        status = send_copied(ep, id, hdr, hdr_len, data, len);
+    else
+        status = send_in_place(ep, id, hdr, hdr_len, data, len, mem, user);
+    hc_ofi_gather_sent(ep);
     return status;
 }
 
@@ -210,9 +266,13 @@ hcomm_status_t hc_ofi_flush(struct hc_ep *base, struct hc_op *user)
     struct hc_ofi_iface *iface = hc_ofi_ep_iface(ep);
     if (ep->state >= HC_OFI_EP_BROKEN)
         return ep->error;
-    hcomm_status_t status = mark(ep);
+    hcomm_status_t status = hc_ofi_gather_post(ep);
+    if (status == HCOMM_OK)
+        status = mark(ep);
     if (status != HCOMM_OK)
         return status;
+    if (ep->gather.untold) /* what has left is told with the next progress */
+        return HCOMM_AGAIN;
     if (flush_over(ep, ep->serial))
         return HCOMM_OK;
     struct hc_ofi_flush *flush = hc_pool_get(&iface->flushes);

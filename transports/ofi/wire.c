@@ -24,6 +24,12 @@ struct header_wire {
 };
 _Static_assert(sizeof(struct header_wire) == HC_OFI_HEADER_SIZE, "layout is part of the protocol");
 
+struct record_wire {
+    uint32_t length;
+    uint8_t id, reserved[3];
+};
+_Static_assert(sizeof(struct record_wire) == HC_OFI_RECORD_SIZE, "layout is part of the protocol");
+
 uint64_t hc_ofi_hash(uint64_t hash, const void *data, size_t len)
 {
     const uint8_t *bytes = data;
@@ -173,4 +179,20 @@ hcomm_status_t hc_ofi_header_parse(const void *message, size_t len, uint16_t job
         .sequence = le32toh(wire.sequence),
     };
     return HCOMM_OK;
+}
+
+void hc_ofi_record_pack(uint8_t id, size_t length, void *dest)
+{
+    struct record_wire wire = {.length = htole32((uint32_t)length), .id = id};
+    memcpy(dest, &wire, sizeof(wire));
+}
+
+bool hc_ofi_record_parse(const void *batch, size_t len, struct hc_ofi_record *record)
+{
+    struct record_wire wire;
+    if (len < sizeof(wire))
+        return false;
+    memcpy(&wire, batch, sizeof(wire));
+    *record = (struct hc_ofi_record){.id = wire.id, .length = le32toh(wire.length)};
+    return wire.id < HC_OFI_ID_FIRST && hc_ofi_record_size(record->length) <= len;
 }

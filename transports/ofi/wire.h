@@ -12,9 +12,10 @@
 #include <stdint.h>
 
 enum {
-    HC_OFI_WIRE_VERSION = 1,
+    HC_OFI_WIRE_VERSION = 2,
     HC_OFI_NAME_MAX = 128, /* bytes of a provider's address */
     HC_OFI_HEADER_SIZE = 16,
+    HC_OFI_RECORD_SIZE = 8,
     HC_OFI_ADDRESS_FIXED = 24,
     HC_OFI_ADDRESS_MAX = HC_OFI_ADDRESS_FIXED + HC_OFI_NAME_MAX,
 };
@@ -26,6 +27,8 @@ enum hc_ofi_id {
     HC_OFI_ID_HELLO = 0xfc,
     /* No payload: a message with a completion, behind those that have none. */
     HC_OFI_ID_MARK = 0xfd,
+    /* Messages that were sent one after the other, each behind a record head, padded to 8 bytes. */
+    HC_OFI_ID_BATCH = 0xfe,
 };
 
 /* Kinds of provider addresses (libfabric's FI_SOCKADDR_IN, _IN6, FI_ADDR_STR). */
@@ -68,6 +71,24 @@ void hc_ofi_header_pack(const struct hc_ofi_header *header, void *dest);
  */
 hcomm_status_t hc_ofi_header_parse(const void *message, size_t len, uint16_t job, uint32_t world_size,
                                    struct hc_ofi_header *header) HC_MUST_CHECK;
+
+/* One of the messages in a batch. */
+struct hc_ofi_record {
+    uint8_t id;
+    uint32_t length; /* payload bytes, behind the head */
+};
+
+/* Bytes that a message takes in a batch: its head, its payload, and what fills that up to 8 bytes. */
+static inline size_t hc_ofi_record_size(size_t length)
+{
+    return HC_OFI_RECORD_SIZE + ((length + 7) & ~(size_t)7);
+}
+
+/* Write the head of a message in a batch at dest (HC_OFI_RECORD_SIZE bytes). */
+void hc_ofi_record_pack(uint8_t id, size_t length, void *dest);
+/* Read the head of the message at the start of the `len` bytes that are left of a batch; false: there is no
+ * whole one, or not one of the runtime's. */
+bool hc_ofi_record_parse(const void *batch, size_t len, struct hc_ofi_record *record);
 
 /* 64-bit FNV-1a (G. Fowler, L. C. Noll, P. Vo) of len bytes, continuing from `hash`. */
 #define HC_OFI_HASH_START UINT64_C(0xcbf29ce484222325)

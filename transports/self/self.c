@@ -65,21 +65,6 @@ static struct self_iface *self_of(const struct hc_iface *iface)
     return (struct self_iface *)hc_container_of(iface, struct self_iface, base);
 }
 
-static hcomm_status_t query(struct hc_resource_list *list)
-{
-    if (list->count == HC_RESOURCE_MAX)
-        return hc_error(HCOMM_ERR_LIMIT, "self: more than %d resources", HC_RESOURCE_MAX);
-    list->entries[list->count++] = (struct hc_resource){
-        .transport = &hc_transport_self,
-        .name = "self",
-        .reason = "messages of a rank to itself",
-        .usable = true,
-        .latency = 0.05e-6,
-        .bandwidth = 20e9,
-    };
-    return HCOMM_OK;
-}
-
 static const struct hc_iface_attr self_attr = {
     .caps = HC_CAP_RMA | HC_CAP_EVENT | HC_CAP_SYNC,
     .addr_max = sizeof(struct self_addr),
@@ -93,6 +78,27 @@ static const struct hc_iface_attr self_attr = {
     .bandwidth = 20e9,
     .overhead = 0.05e-6,
 };
+
+static hcomm_status_t query(struct hc_resource_list *list)
+{
+    if (list->count == HC_RESOURCE_MAX)
+        return hc_error(HCOMM_ERR_LIMIT, "self: more than %d resources", HC_RESOURCE_MAX);
+    struct hc_resource *resource = &list->entries[list->count];
+    *resource = (struct hc_resource){
+        .transport = &hc_transport_self,
+        .name = "self",
+        .reason = "messages of a rank to itself",
+        .usable = true,
+        .latency = 0.05e-6,
+        .bandwidth = 20e9,
+        .thresholds = hc_transport_text(list),
+    };
+    list->count++;
+    hc_transport_tell(resource, "eager up to %s (fixed)", hc_transport_size_text(self_attr.eager_max).text);
+    hc_transport_tell(resource, "rendezvous in one copy from %s (fixed: one copy instead of two)",
+                      hc_transport_size_text(self_attr.get_min).text);
+    return HCOMM_OK;
+}
 
 static void self_close(struct hc_iface *base)
 {

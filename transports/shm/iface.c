@@ -61,32 +61,10 @@ static hcomm_status_t try_out(void)
     return status;
 }
 
-static hcomm_status_t query(struct hc_resource_list *list)
-{
-    if (list->count == HC_RESOURCE_MAX)
-        return hc_error(HCOMM_ERR_LIMIT, "shm: more than %d resources", HC_RESOURCE_MAX);
-    struct hc_resource *resource = &list->entries[list->count];
-    *resource = (struct hc_resource){
-        .transport = &hc_transport_shm, .name = "shm", .latency = 0.3e-6, .bandwidth = 25e9};
-    char why[128];
-    resource->usable = try_out() == HCOMM_OK;
-    if (!resource->usable)
-        (void)snprintf(resource->reason, sizeof(resource->reason), "%s", hc_error_detail());
-    else if (hc_shm_cross_available(why, sizeof(why)))
-        (void)snprintf(resource->reason, sizeof(resource->reason),
-                       "shared memory; single copy by cross-memory attach");
-    else
-        (void)snprintf(resource->reason, sizeof(resource->reason),
-                       "shared memory; no cross-memory attach: %s", why);
-    list->count++;
-    return HCOMM_OK;
-}
-
 /*
- * Messages of several chunks beat cross-memory attach at every size while sender and receiver both have a
- * core: 64 KiB … 4 MiB take 6.7 … 290 us (line latency 65 ns) or 8 … 380 us (285 ns), against 7 … 430 us for
- * the one copy by the kernel, which handles page by page. Only where they must share a core, and the two
- * copies follow each other, one copy is better.
+ * While sender and receiver both have a core, which of pieces and the kernel's copy is faster is learned per
+ * peer (runtime/core/chooser.h). Where they must share a core, the two copies of a piece follow each other,
+ * and one copy is better.
  */
 enum { GET_MIN_SHARED_CORE = 256 << 10 };
 
@@ -94,8 +72,8 @@ static const struct hc_iface_attr shm_attr = {
     .caps = HC_CAP_RMA | HC_CAP_EVENT | HC_CAP_SYNC | HC_CAP_MAP | HC_CAP_SHARE,
     .addr_max = sizeof(struct hc_shm_addr),
     .rkey_max = sizeof(struct hc_shm_rkey_wire),
-    .short_max = HC_SHM_INLINE_MAX,
-    .bcopy_max = 65536 + 256,
+    .short_max = HC_SHM_MESSAGE_MAX,
+    .bcopy_max = HC_SHM_MESSAGE_MAX,
     .zcopy_max = 0,
     .eager_max = 65536,
     .rma_max = 1 << 20,
@@ -108,21 +86,27 @@ static const struct hc_iface_attr shm_attr = {
     .overhead = 0.05e-6,
 };
 
+static struct hc_iface_attr attr_of(bool cross, uint32_t local_size)
+{
+    struct hc_iface_attr attr = shm_attr;
+    if (!cross) {
+        attr.caps &= ~(unsigned)HC_CAP_RMA;
+        attr.share_min = SIZE_MAX;
+    }
+    if ((long)local_size > sysconf(_SC_NPROCESSORS_ONLN)) { /* two copy no faster than one */
+        attr.get_min = cross ? GET_MIN_SHARED_CORE : SIZE_MAX;
+        attr.share_min = attr.share_map_min = SIZE_MAX;
+    }
+    return attr;
+}
+
 static void set_attr(struct hc_shm_iface *iface, uint32_t local_size)
 {
     char why[128];
-    struct hc_iface_attr *attr = &iface->base.attr;
-    *attr = shm_attr;
     bool cross = hc_shm_cross_available(why, sizeof(why));
-    if (!cross) {
+    if (!cross)
         hc_log_debug("shm: no cross-memory attach: %s", why);
-        attr->caps &= ~(unsigned)HC_CAP_RMA;
-        attr->share_min = SIZE_MAX;
-    }
-    if ((long)local_size > sysconf(_SC_NPROCESSORS_ONLN)) { /* two copy no faster than one */
-        attr->get_min = cross ? GET_MIN_SHARED_CORE : SIZE_MAX;
-        attr->share_min = attr->share_map_min = SIZE_MAX;
-    }
+    iface->base.attr = attr_of(cross, local_size);
 }
 
 static uint32_t chunk_count(const struct hc_settings *settings)
@@ -131,6 +115,80 @@ static uint32_t chunk_count(const struct hc_settings *settings)
     return (uint32_t)(count < CHUNKS_MIN          ? CHUNKS_MIN
                       : count > HC_SHM_CHUNKS_MAX ? HC_SHM_CHUNKS_MAX
                                                   : count);
+}
+
+/* What waits for no answer of the receiver. */
+static void tell_eager(struct hc_resource *resource, const struct hc_iface_attr *attr,
+                       const struct hc_settings *settings)
+{
+    uint32_t hot = hc_shm_hot_chunks(), count = chunk_count(settings);
+    long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    char why[64] = "all that buffer_size allows";
+    if (hot < count)
+        (void)snprintf(why, sizeof(why), "from the second-level cache of %s",
+                       hc_transport_size_text(cache > 0 ? (size_t)cache : 0).text);
+    hc_transport_tell(resource, "in the receiver's ring up to %s (fixed, by measurement)",
+                      hc_transport_size_text(HC_SHM_INLINE_PAYLOAD).text);
+    hc_transport_tell(
+        resource,
+        "but from %s, in an exchange of single messages from %s, in chunks if the receiver is near "
+        "(sampled per peer)",
+        hc_transport_size_text(HC_SHM_MEDIUM_STREAM).text, hc_transport_size_text(HC_SHM_MEDIUM_CALM).text);
+    hc_transport_tell(
+        resource,
+        "in chunks up to %s, %u in rotation (%s), written through or past the caches (learned per "
+        "peer)",
+        hc_transport_size_text(attr->eager_max).text, hot < count ? hot : count, why);
+}
+
+/* What the receiver is asked about first. */
+static void tell_rendezvous(struct hc_resource *resource, const struct hc_iface_attr *attr)
+{
+    hc_transport_tell(resource, "above in pieces through chunks");
+    if (attr->share_min != SIZE_MAX)
+        hc_transport_tell(resource, "from %s in pieces or one shared copy (learned per peer and size)",
+                          hc_transport_size_text(attr->share_min).text);
+    if (attr->get_min != SIZE_MAX)
+        hc_transport_tell(resource, "from %s one copy by the receiver (more ranks than processors)",
+                          hc_transport_size_text(attr->get_min).text);
+    hc_transport_tell(resource, "memory from hcomm mapped from %s (fixed, by measurement)",
+                      hc_transport_size_text(attr->map_min).text);
+    if (attr->share_map_min != SIZE_MAX)
+        hc_transport_tell(resource, "copied by both sides from %s if both have it (fixed, by measurement)",
+                          hc_transport_size_text(attr->share_map_min).text);
+}
+
+static void tell_thresholds(struct hc_resource *resource, bool cross, const struct hc_resource_list *list)
+{
+    const struct hc_iface_attr attr = attr_of(cross, list->local_size);
+    tell_eager(resource, &attr, list->settings);
+    tell_rendezvous(resource, &attr);
+}
+
+static hcomm_status_t query(struct hc_resource_list *list)
+{
+    if (list->count == HC_RESOURCE_MAX)
+        return hc_error(HCOMM_ERR_LIMIT, "shm: more than %d resources", HC_RESOURCE_MAX);
+    struct hc_resource *resource = &list->entries[list->count];
+    *resource = (struct hc_resource){.transport = &hc_transport_shm,
+                                     .name = "shm",
+                                     .latency = shm_attr.latency,
+                                     .bandwidth = shm_attr.bandwidth,
+                                     .thresholds = hc_transport_text(list)};
+    list->count++;
+    char why[128];
+    resource->usable = try_out() == HCOMM_OK;
+    if (!resource->usable) {
+        (void)snprintf(resource->reason, sizeof(resource->reason), "%s", hc_error_detail());
+        return HCOMM_OK;
+    }
+    bool cross = hc_shm_cross_available(why, sizeof(why));
+    (void)snprintf(
+        resource->reason, sizeof(resource->reason), "shared memory; %s%s",
+        cross ? "single copy by cross-memory attach" : "no cross-memory attach: ", cross ? "" : why);
+    if (resource->thresholds)
+        tell_thresholds(resource, cross, list);
+    return HCOMM_OK;
 }
 
 static hcomm_status_t fill_address(struct hc_shm_iface *iface, const struct hc_iface_params *params)
@@ -201,7 +259,7 @@ static hcomm_status_t open_memory(struct hc_shm_iface *iface)
     iface->ep_chunks =
         iface->segment.chunk_count / 4 < HC_SHM_EP_CHUNKS ? iface->segment.chunk_count / 4 : HC_SHM_EP_CHUNKS;
     hc_pool_init(&iface->flush_pool, sizeof(struct hc_shm_flush), 16);
-    return hc_shm_pool_init(&iface->pool, &iface->segment);
+    return hc_shm_pool_init(&iface->pool, &iface->segment, hc_shm_hot_chunks());
 }
 
 static struct hc_shm_iface *iface_new(const struct hc_iface_params *params)
@@ -211,6 +269,7 @@ static struct hc_shm_iface *iface_new(const struct hc_iface_params *params)
         return NULL;
     iface->base.transport = &hc_transport_shm;
     iface->am = params->am;
+    iface->am_part = params->am_part;
     iface->ep_failed = params->ep_failed;
     iface->arg = params->arg;
     iface->world_rank = params->world_rank;

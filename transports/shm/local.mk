@@ -1,6 +1,7 @@
 libhcrt_la_SOURCES += \
 	transports/shm/am.c \
 	transports/shm/chunk.c \
+	transports/shm/distance.h \
 	transports/shm/ep.c \
 	transports/shm/identity.c \
 	transports/shm/iface.c \

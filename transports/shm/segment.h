@@ -24,7 +24,7 @@ enum {
     /* 64 KiB of payload with room for the caller's header; one page more, so that equal offsets in
      * consecutive chunks do not fall into the same cache sets */
     HC_SHM_CHUNK_BYTES = 65536 + 4096,
-    HC_SHM_VERSION = 2,
+    HC_SHM_VERSION = 4,
     HC_SHM_ADDR_MAGIC = 0x68636d31,
 };
 
@@ -49,6 +49,7 @@ struct hc_shm_addr {
     uint32_t user_ns; /* inode of the user name space: between two of them, one side has no access */
 };
 _Static_assert(sizeof(struct hc_shm_addr) == 96, "wire format");
+_Static_assert((int)HC_SHM_CHUNK_BYTES <= (int)HC_SHM_LEN_MASK, "a chunk's length fits a header word");
 
 /* What a sender tells the owner of a ring before it uses it. */
 struct hc_shm_claim {
@@ -115,7 +116,10 @@ struct hc_shm_segment {
 struct hc_shm_chunk_ref {
     uint32_t index;
     uint32_t cookie; /* low half of the sender's: a reference never leads into another segment */
+    uint32_t total;  /* bytes of the message: when the record has fewer, HC_SHM_MORE records follow */
+    uint32_t offset; /* where it begins in the chunk; a multiple of 8 */
 };
+_Static_assert(sizeof(struct hc_shm_chunk_ref) == 16, "wire format");
 
 /* Bytes of a segment with that many rings and chunks. */
 size_t hc_shm_segment_size(uint32_t ring_count, uint32_t chunk_count);

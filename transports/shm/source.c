@@ -39,25 +39,70 @@ static void give_back(struct hc_shm_peer *peer, uint32_t index)
     hc_shm_peer_notify(peer, HC_SHM_SLEEP_ROOM);
 }
 
-/* Deliver a message that lies in a chunk of the sender. */
-static hcomm_status_t deliver_chunk(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
+/* More of the arriving message is there: offer it in parts, or deliver the whole. */
+static void advance_arrival(struct hc_shm_iface *iface, struct hc_shm_source *source, uint32_t more)
+{
+    struct hc_shm_arrival *arrival = &source->arrival;
+    arrival->ready += more;
+    bool whole = arrival->ready == arrival->total;
+    if (arrival->data && (arrival->taken || !whole) && iface->am_part)
+        arrival->taken |= iface->am_part(iface->arg, source->from, arrival->id, arrival->data, arrival->ready,
+                                         arrival->total);
+    if (!whole)
+        return;
+    if (arrival->data && !arrival->taken)
+        iface->am(iface->arg, source->from, arrival->id, arrival->data, arrival->total);
+    if (arrival->data)
+        give_back(source->peer, arrival->index);
+    arrival->total = 0;
+}
+
+static hcomm_status_t check_chunk(const struct hc_shm_source *source, const struct hc_shm_chunk_ref *ref,
+                                  uint32_t len)
+{
+    if (source->arrival.total)
+        return hc_error(HCOMM_ERR_PROTOCOL, "a message begins within another, %u bytes before its end",
+                        source->arrival.total - source->arrival.ready);
+    if (!len || len > ref->total || ref->total > HC_SHM_MESSAGE_MAX || ref->offset % 8 ||
+        ref->offset > HC_SHM_CHUNK_BYTES - ref->total)
+        return hc_error(HCOMM_ERR_PROTOCOL, "%u bytes are no part of a message of %u", len, ref->total);
+    return HCOMM_OK;
+}
+
+/* The first part, or all, of a message that lies in a chunk of the sender. */
+static hcomm_status_t begin_arrival(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
 {
     struct hc_shm_chunk_ref ref;
-    uint32_t len = hc_shm_header_len(header);
     memcpy(&ref, hc_shm_front(&source->in)->data, sizeof(ref));
-    if (ref.cookie != (uint32_t)source->addr.cookie) {
-        hc_log_debug("shm: dropped a message of an earlier life of rank %u", source->from);
-        return HCOMM_OK;
-    }
-    hcomm_status_t status = attach(iface, source);
+    hcomm_status_t status = check_chunk(source, &ref, hc_shm_header_len(header));
+    if (status == HCOMM_OK)
+        status = attach(iface, source);
     if (status != HCOMM_OK)
         return status;
-    struct hc_shm_peer *peer = source->peer;
-    if (ref.index >= peer->segment.chunk_count || len > HC_SHM_CHUNK_BYTES)
-        return hc_error(HCOMM_ERR_PROTOCOL, "chunk %u with %u bytes does not exist", ref.index, len);
-    iface->am(iface->arg, source->from, hc_shm_header_id(header),
-              peer->segment.chunks + (size_t)ref.index * HC_SHM_CHUNK_BYTES, len);
-    give_back(peer, ref.index);
+    const struct hc_shm_segment *segment = &source->peer->segment;
+    bool current = ref.cookie == (uint32_t)source->addr.cookie;
+    if (current && ref.index >= segment->chunk_count)
+        return hc_error(HCOMM_ERR_PROTOCOL, "chunk %u does not exist", ref.index);
+    if (!current)
+        hc_log_debug("shm: dropped a message of an earlier life of rank %u", source->from);
+    source->arrival = (struct hc_shm_arrival){
+        .data = current ? segment->chunks + (size_t)ref.index * HC_SHM_CHUNK_BYTES + ref.offset : NULL,
+        .index = ref.index,
+        .total = ref.total,
+        .id = hc_shm_header_id(header),
+    };
+    advance_arrival(iface, source, hc_shm_header_len(header));
+    return HCOMM_OK;
+}
+
+static hcomm_status_t continue_arrival(struct hc_shm_iface *iface, struct hc_shm_source *source,
+                                       uint64_t header)
+{
+    uint32_t more = hc_shm_header_len(header), left = source->arrival.total - source->arrival.ready;
+    if (!source->arrival.total || !more || more > left)
+        return hc_error(HCOMM_ERR_PROTOCOL, "%u bytes more of a message that lacks %u", more,
+                        source->arrival.total ? left : 0);
+    advance_arrival(iface, source, more);
     return HCOMM_OK;
 }
 
@@ -71,35 +116,53 @@ static HC_COLD void tell_room(struct hc_shm_iface *iface, struct hc_shm_source *
 /* Whether the record is a message that fits one line: nearly all are. */
 static inline bool is_one_line(uint64_t header)
 {
-    return (header & ~(UINT64_C(0xff) << 32)) <= hc_shm_header(HC_SHM_INLINE, 0, HC_SHM_LINE_MAX) &&
-           hc_shm_header_kind(header) == HC_SHM_INLINE;
+    /* without what does not matter: the stamp, the flags, the id */
+    uint64_t kind_and_len = header & (HC_SHM_KIND_MASK | HC_SHM_LEN_MASK);
+    return kind_and_len - hc_shm_header(HC_SHM_INLINE, 0, 0) <= HC_SHM_LINE_MAX;
 }
 
-static inline void advance(struct hc_shm_iface *iface, struct hc_shm_source *source, uint32_t lines)
+static inline void advance(struct hc_shm_iface *iface, struct hc_shm_source *source, uint32_t lines,
+                           uint64_t header)
 {
-    if (hc_unlikely(hc_shm_advance(&source->in, lines)))
+    if (hc_likely(!hc_shm_advance(&source->in, lines, header)))
+        return;
+    if (hc_likely(source->peer != NULL))
+        hc_shm_peer_notify(source->peer, HC_SHM_SLEEP_ROOM);
+    else
         tell_room(iface, source);
+}
+
+static hcomm_status_t deliver_kind(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
+{
+    switch (hc_shm_header_kind(header)) {
+    case HC_SHM_INLINE:
+        iface->am(iface->arg, source->from, hc_shm_header_id(header), hc_shm_front(&source->in)->data,
+                  hc_shm_header_len(header));
+        return HCOMM_OK;
+    case HC_SHM_CHUNK:
+        return begin_arrival(iface, source, header);
+    case HC_SHM_MORE:
+        return continue_arrival(iface, source, header);
+    default:
+        return HCOMM_OK;
+    }
 }
 
 /* Deliver any record at the read position; false when the source is broken. */
 static bool deliver_any(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
 {
     uint32_t lines = hc_shm_record_lines(&source->in, header);
-    unsigned kind = hc_shm_header_kind(header);
-    hcomm_status_t status = HCOMM_OK;
+    hcomm_status_t status;
     if (hc_unlikely(!lines))
         status = hc_error(HCOMM_ERR_PROTOCOL, "a record with header %#llx is malformed",
                           (unsigned long long)header);
-    else if (hc_likely(kind == HC_SHM_INLINE))
-        iface->am(iface->arg, source->from, hc_shm_header_id(header), hc_shm_front(&source->in)->data,
-                  hc_shm_header_len(header));
-    else if (kind == HC_SHM_CHUNK)
-        status = deliver_chunk(iface, source, header);
+    else
+        status = deliver_kind(iface, source, header);
     if (hc_unlikely(status != HCOMM_OK)) {
         give_up(iface, source, status);
         return false;
     }
-    advance(iface, source, lines);
+    advance(iface, source, lines, header);
     return true;
 }
 
@@ -110,7 +173,7 @@ static inline bool deliver(struct hc_shm_iface *iface, struct hc_shm_source *sou
         return deliver_any(iface, source, header);
     iface->am(iface->arg, source->from, hc_shm_header_id(header), hc_shm_front(&source->in)->data,
               hc_shm_header_len(header));
-    advance(iface, source, 1);
+    advance(iface, source, 1, header);
     return true;
 }
 
@@ -124,6 +187,7 @@ static inline unsigned poll_source(struct hc_shm_iface *iface, struct hc_shm_sou
             source->burst = 1;
             return handled;
         }
+        hc_shm_consumer_hear(&source->in, header);
         if (hc_unlikely(!deliver(iface, source, header)))
             return handled;
         handled++;
@@ -167,9 +231,19 @@ static unsigned drain(struct hc_shm_iface *iface, struct hc_shm_source *source)
     return total;
 }
 
-static void adopt_claim(struct hc_shm_source *source, uint32_t epoch, uint32_t world_rank,
-                        const struct hc_shm_addr *addr)
+/* Who began the message that is arriving will not end it. */
+static void cut_arrival(struct hc_shm_iface *iface, struct hc_shm_source *source)
 {
+    const struct hc_shm_arrival *arrival = &source->arrival;
+    if (hc_unlikely(arrival->total && arrival->taken))
+        (void)iface->am_part(iface->arg, source->from, arrival->id, NULL, 0, 0);
+    source->arrival = (struct hc_shm_arrival){0};
+}
+
+static void adopt_claim(struct hc_shm_iface *iface, struct hc_shm_source *source, uint32_t epoch,
+                        uint32_t world_rank, const struct hc_shm_addr *addr)
+{
+    cut_arrival(iface, source);
     if (source->peer && source->addr.cookie != addr->cookie) {
         hc_shm_peer_put(source->peer);
         source->peer = NULL;
@@ -177,6 +251,7 @@ static void adopt_claim(struct hc_shm_source *source, uint32_t epoch, uint32_t w
     source->from = world_rank;
     source->addr = *addr;
     source->epoch = epoch;
+    source->in.life = hc_shm_life(epoch);
     source->burst = 1;
 }
 
@@ -198,14 +273,14 @@ static unsigned serve_claim(struct hc_shm_iface *iface, uint32_t slot)
     if (!source->epoch) {
         hc_shm_consumer_init(&source->in, ring->lines, &ring->head);
         iface->active[iface->active_count++] = source;
-        adopt_claim(source, epoch, world_rank, &addr);
+        adopt_claim(iface, source, epoch, world_rank, &addr);
     }
     unsigned handled = 0;
     if (epoch != FIRST_EPOCH) {
         handled = drain(iface, source);
         hc_shm_consumer_reset(&source->in);
         source->broken = false;
-        adopt_claim(source, epoch, world_rank, &addr);
+        adopt_claim(iface, source, epoch, world_rank, &addr);
     }
     /* release: partner is the acquire in the sender's wait for the grant; covers the reset */
     atomic_store_explicit(&ring->granted, epoch, memory_order_release);

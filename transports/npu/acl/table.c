@@ -212,7 +212,10 @@ static bool load(const char *choice, char *error, size_t size)
 const struct hc_acl *hc_acl_load(const char *choice, char *error, size_t size)
 {
     if (choice && strcmp(choice, "off") == 0) {
-        (void)snprintf(error, size, "the device runtime is switched off by HCOMM_NPU=off");
+        (void)snprintf(
+            error, size,
+            "the device runtime is switched off by HCOMM_NPU=off: 'auto' looks for one, 'sim' takes the "
+            "simulator");
         return NULL;
     }
     (void)pthread_mutex_lock(&lock);

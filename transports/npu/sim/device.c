@@ -187,7 +187,7 @@ int aclrtDeviceGetBareTgid(int32_t *pid)
     if (!pid)
         code = npusim_fail(HC_ACL_INVALID_PARAMETER, "aclrtDeviceGetBareTgid: NULL");
     else
-        *pid = (int32_t)getpid();
+        *pid = npusim.settings.bare_tgid ? (int32_t)npusim.settings.bare_tgid : (int32_t)getpid();
     return npusim_leave(code);
 }
 

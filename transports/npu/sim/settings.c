@@ -37,6 +37,7 @@ static const struct number numbers[] = {
     {"NPUSIM_EVENTS", FIELD(events), 1, 1 << 20, 65536, NULL},
     {"NPUSIM_NOTIFIES", FIELD(notifies), 1, 65536, 8192, NULL},
     {"NPUSIM_PEER_DELAY", FIELD(peer_delay), 0, 60000000, 1000, NULL},
+    {"NPUSIM_BARE_TGID", FIELD(bare_tgid), 0, INT32_MAX, 0, NULL},
     {"NPUSIM_CALLBACK_THREADS", FIELD(callback_threads), 0, 1, NPUSIM_CALLBACK_PER_STREAM, callback_words},
 };
 #undef FIELD

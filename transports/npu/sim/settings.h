@@ -38,6 +38,7 @@ struct npusim_settings {
     uint64_t streams, events, notifies;      /* per device and process */
     uint64_t peer_delay;                     /* microseconds until enabled peer access is up */
     uint64_t callback_threads;
+    uint64_t bare_tgid;              /* what aclrtDeviceGetBareTgid tells, 0: the process's id */
     int visible[NPUSIM_MAX_DEVICES]; /* physical ids in the order of the user's ids */
     int visible_count;
     struct npusim_fault faults[NPUSIM_MAX_FAULTS];
