@@ -1,6 +1,7 @@
 /*
  * All ranks meet, then wait in a receive while rank 0 sleeps for the seconds given, and sends to each: what a
- * waiting job costs. bench/idle looks at its processes meanwhile. SPDX-License-Identifier: BSD-3-Clause
+ * waiting job costs. Rank 0 tells by a line when they have met: bench/idle looks at the processes from then
+ * on. SPDX-License-Identifier: BSD-3-Clause
  */
 #include <hcomm.h>
 
@@ -8,7 +9,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static hcomm_status_t idle(hcomm_handle_t hcomm, unsigned seconds)
+static void tell_and_sleep(double seconds)
+{
+    (void)puts("waiting");
+    (void)fflush(stdout);
+    (void)usleep((useconds_t)(seconds * 1e6));
+}
+
+static hcomm_status_t idle(hcomm_handle_t hcomm, double seconds)
 {
     hcomm_comm_t world = hcomm_comm_world(hcomm);
     hcomm_status_t status = hcomm_barrier(world);
@@ -16,7 +24,7 @@ static hcomm_status_t idle(hcomm_handle_t hcomm, unsigned seconds)
         return status;
     if (hcomm_rank(hcomm) != 0)
         return hcomm_recv(NULL, 0, 0, 0, world, NULL);
-    (void)sleep(seconds);
+    tell_and_sleep(seconds);
     for (int rank = 1; rank < hcomm_size(hcomm) && status == HCOMM_OK; rank++)
         status = hcomm_send(NULL, 0, rank, 0, world);
     return status;
@@ -27,7 +35,7 @@ int main(int argc, char **argv)
     hcomm_handle_t hcomm = NULL;
     hcomm_status_t status = hcomm_init(&hcomm, NULL);
     if (status == HCOMM_OK)
-        status = idle(hcomm, argc > 1 ? (unsigned)atoi(argv[1]) : 1);
+        status = idle(hcomm, argc > 1 ? atof(argv[1]) : 1);
     if (status == HCOMM_OK)
         status = hcomm_finalize(hcomm);
     if (status != HCOMM_OK)

@@ -1,11 +1,13 @@
-# Benchmarks beside the peers. `make bench` compares; `make bench-smoke` runs everything for seconds and checks
-# data and costs per message. MPI programs are compiled with each MPI that is installed, by its own compiler.
+# Benchmarks beside the peers. `make bench` compares; `make bench-smoke` runs it for seconds and checks data and costs
+# per message; `make bench-figures` makes the figures of devices. MPI programs are compiled with each MPI that is
+# installed, by its own compiler.
 EXTRA_PROGRAMS = \
 	bench/device_ladder \
 	bench/hcomm_idle \
 	bench/hcomm_noop \
 	bench/raw_copy \
 	bench/raw_line \
+	bench/raw_ofi \
 	bench/raw_ring \
 	bench/raw_tcp
 
@@ -30,6 +32,9 @@ bench_transfer_figures_LDADD = libhcommrt.la
 
 bench_raw_copy_SOURCES = bench/raw.c bench/raw.h bench/raw_copy.c
 bench_raw_line_SOURCES = bench/raw.c bench/raw.h bench/raw_line.c
+bench_raw_ofi_SOURCES = bench/raw.c bench/raw.h bench/raw_ofi.c
+bench_raw_ofi_CFLAGS = $(AM_CFLAGS) $(LIBFABRIC_CFLAGS)
+bench_raw_ofi_LDADD = $(LIBFABRIC_LIBS)
 bench_raw_ring_SOURCES = bench/raw.c bench/raw.h bench/raw_ring.c
 bench_raw_tcp_SOURCES = bench/raw.c bench/raw.h bench/raw_tcp.c
 
@@ -41,13 +46,14 @@ HC_BENCH_NEEDS = \
 	bench/message_cost \
 	bench/raw_copy \
 	bench/raw_line \
+	bench/raw_ofi \
 	bench/raw_ring \
 	bench/raw_tcp
 
 bench-programs: $(HC_BENCH_NEEDS) bench-mpi-programs
 bench-mpi-programs:
 	$(AM_V_at)for mpi in openmpi mpich; do \
-		command -v mpicc.$$mpi >/dev/null || continue; \
+		echo '#include <mpi.h>' | mpicc.$$mpi -x c -E - >/dev/null 2>&1 || continue; \
 		for program in mpi_peer mpi_noop mpi_idle; do \
 			source=$(srcdir)/bench/$$program.c target=bench/$$program.$$mpi; \
 			test -n "`find $$target -newer $$source 2>/dev/null`" && continue; \
@@ -56,13 +62,21 @@ bench-mpi-programs:
 	done
 bench: bench-programs
 	$(PYTHON3) $(srcdir)/bench/compare --build .
-bench-smoke: bench-programs bench/message_cost
+bench-smoke: all bench-programs bench/message_cost bench/device_ladder
 	$(AM_V_at)srcdir=$(srcdir) $(srcdir)/bench/smoke.sh
 bench-transfer: all bench/transfer_figures
 	$(PYTHON3) $(srcdir)/bench/transfer --build .
-.PHONY: bench bench-ladder bench-smoke bench-programs bench-mpi-programs bench-transfer
+.PHONY: bench bench-figures bench-ladder bench-npu-provider bench-programs bench-mpi-programs bench-smoke bench-transfer
 bench-ladder: hcommrun libnpusim.la bench/device_ladder
 	$(srcdir)/bench/ladder --build .
+bench-npu-provider: all bench/raw_line
+	$(PYTHON3) $(srcdir)/bench/npu_provider --build . --csv $(srcdir)/bench/results/npu_provider.csv \
+		--table $(srcdir)/bench/results/npu_provider.md
+# One after the other, also with -j: they would disturb each other.
+bench-figures:
+	$(MAKE) bench-ladder
+	$(MAKE) bench-transfer
+	$(MAKE) bench-npu-provider
 
 PYTHON3 = python3
 EXTRA_DIST += \
@@ -74,8 +88,14 @@ EXTRA_DIST += \
 	bench/mpi_noop.c \
 	bench/mpi_peer.c \
 	bench/peers.py \
+	bench/results/idle.md \
+	bench/results/ladder.csv \
+	bench/results/ladder.md \
 	bench/results/last.csv \
 	bench/results/last.md \
+	bench/results/npu_provider.csv \
+	bench/results/npu_provider.md \
+	bench/results/startup.md \
 	bench/results/transfer.csv \
 	bench/results/transfer.md \
 	bench/smoke.sh \
@@ -83,7 +103,10 @@ EXTRA_DIST += \
 	bench/startup \
 	bench/tables.py \
 	bench/transfer
-CLEANFILES += bench-ladder.csv \
+CLEANFILES += idle.md \
+	ladder.csv \
+	ladder.md \
+	startup.md \
 	bench/mpi_idle.mpich \
 	bench/mpi_idle.openmpi \
 	bench/mpi_noop.mpich \

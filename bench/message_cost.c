@@ -3,7 +3,10 @@
  * a FIFO beside hcomm, that the message has been sent. So hcomm never waits, and instructions, system calls
  * and allocations per message are the same in every run. bench/costs.sh counts them.
  *
- *     hcommrun -n 2 message_cost ITERATIONS FOLDER      FOLDER holds the FIFOs "0" and "1"
+ *     hcommrun -n 2 message_cost ITERATIONS FOLDER [WINDOW]      FOLDER holds the FIFOs "0" and "1"
+ *
+ * With WINDOW, each iteration is that many messages from rank 0 to receives that rank 1 has posted before, and
+ * an answer.
  *
  * Prints, per rank, the allocations made during the second half of the iterations (this program's own malloc
  * counts them); that half stands between two marks, calls of write(-1, …). SPDX-License-Identifier:
@@ -18,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MESSAGE = 8, TAG = 1 };
+enum { MESSAGE = 8, TAG = 1, WINDOW_MAX = 256 };
 
 /* Every allocation of the process passes here; relaxed: only the number counts. */
 static _Atomic unsigned long allocations;
@@ -48,6 +51,7 @@ void *realloc(void *memory, size_t size)
 struct lockstep {
     hcomm_handle_t hcomm;
     int rank;
+    int window;   /* 0: a ping-pong */
     int to, from; /* FIFOs */
 };
 
@@ -76,18 +80,28 @@ static int open_fifo(const struct lockstep *lockstep, const char *folder, int re
     return fifo;
 }
 
-static void send_one(const struct lockstep *lockstep, const char *data)
+static void tell(const struct lockstep *lockstep)
 {
-    must(lockstep, hcomm_send(data, MESSAGE, 1 - lockstep->rank, TAG, hcomm_comm_world(lockstep->hcomm)));
     if (write(lockstep->to, "", 1) != 1)
         die(lockstep, "telling the other rank");
 }
 
-static void recv_one(const struct lockstep *lockstep, char *data)
+static void hear(const struct lockstep *lockstep)
 {
     char told;
     if (read(lockstep->from, &told, 1) != 1)
         die(lockstep, "hearing of the other rank");
+}
+
+static void send_one(const struct lockstep *lockstep, const char *data)
+{
+    must(lockstep, hcomm_send(data, MESSAGE, 1 - lockstep->rank, TAG, hcomm_comm_world(lockstep->hcomm)));
+    tell(lockstep);
+}
+
+static void recv_one(const struct lockstep *lockstep, char *data)
+{
+    hear(lockstep);
     must(lockstep,
          hcomm_recv(data, MESSAGE, 1 - lockstep->rank, TAG, hcomm_comm_world(lockstep->hcomm), NULL));
 }
@@ -107,6 +121,40 @@ static void ping_pong(const struct lockstep *lockstep, long iterations)
         if (lockstep->rank == 1)
             send_one(lockstep, sent);
     }
+}
+
+static void send_window(const struct lockstep *lockstep)
+{
+    hcomm_request_t requests[WINDOW_MAX];
+    char data[MESSAGE] = "", answer[MESSAGE];
+    hear(lockstep);
+    for (int i = 0; i < lockstep->window; i++)
+        must(lockstep, hcomm_isend(data, MESSAGE, 1 - lockstep->rank, TAG, hcomm_comm_world(lockstep->hcomm),
+                                   &requests[i]));
+    must(lockstep, hcomm_waitall((size_t)lockstep->window, requests, NULL));
+    tell(lockstep);
+    recv_one(lockstep, answer);
+}
+
+static void recv_window(const struct lockstep *lockstep)
+{
+    static char data[WINDOW_MAX][MESSAGE];
+    hcomm_request_t requests[WINDOW_MAX];
+    for (int i = 0; i < lockstep->window; i++)
+        must(lockstep, hcomm_irecv(data[i], MESSAGE, 1 - lockstep->rank, TAG,
+                                   hcomm_comm_world(lockstep->hcomm), &requests[i]));
+    tell(lockstep);
+    hear(lockstep);
+    must(lockstep, hcomm_waitall((size_t)lockstep->window, requests, NULL));
+    send_one(lockstep, data[0]);
+}
+
+static void iterate(const struct lockstep *lockstep, long iterations)
+{
+    if (!lockstep->window)
+        ping_pong(lockstep, iterations);
+    for (long i = 0; lockstep->window && i < iterations; i++)
+        (lockstep->rank == 0 ? send_window : recv_window)(lockstep);
 }
 
 /* A call that fails and does nothing, for whoever traces system calls. */
@@ -129,9 +177,10 @@ static void connect_ranks(const struct lockstep *lockstep)
 int main(int argc, char **argv)
 {
     struct lockstep lockstep = {0};
-    long iterations = argc == 3 ? atol(argv[1]) : 0;
-    if (iterations < 2) {
-        fprintf(stderr, "usage: hcommrun -n 2 message_cost ITERATIONS FOLDER\n");
+    long iterations = argc == 3 || argc == 4 ? atol(argv[1]) : 0;
+    lockstep.window = argc == 4 ? atoi(argv[3]) : 0;
+    if (iterations < 2 || lockstep.window < 0 || lockstep.window > WINDOW_MAX) {
+        fprintf(stderr, "usage: hcommrun -n 2 message_cost ITERATIONS FOLDER [WINDOW]\n");
         return 2;
     }
     must(&lockstep, hcomm_init(&lockstep.hcomm, NULL));
@@ -143,10 +192,10 @@ int main(int argc, char **argv)
     lockstep.from = open_fifo(&lockstep, argv[2], lockstep.rank);
     lockstep.to = open_fifo(&lockstep, argv[2], 1 - lockstep.rank);
     connect_ranks(&lockstep);
-    ping_pong(&lockstep, iterations / 2);
+    iterate(&lockstep, iterations / 2);
     mark("begin");
     unsigned long before = atomic_load_explicit(&allocations, memory_order_relaxed);
-    ping_pong(&lockstep, iterations - iterations / 2);
+    iterate(&lockstep, iterations - iterations / 2);
     unsigned long after = atomic_load_explicit(&allocations, memory_order_relaxed);
     mark("end");
     printf("rank %d: %lu allocations\n", lockstep.rank, after - before);

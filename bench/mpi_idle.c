@@ -1,8 +1,16 @@
 /* The peers' side of bench/idle: see hcomm_idle.c. SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+static void tell_and_sleep(double seconds)
+{
+    (void)puts("waiting");
+    (void)fflush(stdout);
+    (void)usleep((useconds_t)(seconds * 1e6));
+}
 
 int main(int argc, char **argv)
 {
@@ -12,7 +20,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
-        (void)sleep(argc > 1 ? (unsigned)atoi(argv[1]) : 1);
+        tell_and_sleep(argc > 1 ? atof(argv[1]) : 1);
         for (int other = 1; other < ranks; other++)
             MPI_Send(NULL, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD);
     } else {

@@ -3,7 +3,7 @@
  * windows and calibration, printed as hcomm_perf --csv prints them. Compiled with each MPI's own compiler.
  *
  *     mpirun -n 2 mpi_peer NAME SECONDS MIN:MAX TEST…    tests: latency multi_lat bw mbw_mr barrier
- *                                                        match_posted match_unexpected
+ *                                                        match_posted match_unexpected match_rate
  *
  * NAME stands in the transport column; SECONDS is the time per point; MIN:MAX are bytes, doubling, for
  * match_* queue lengths, times ten. MPI ends the job at any error, as its default says.
@@ -127,18 +127,17 @@ static void ping_pong(struct point *point, long iterations)
     }
 }
 
-static void one_way(struct point *point, long iterations)
+/* From the first of a pair to the other, which receives from source with tag. */
+static void windows(struct point *point, long iterations, int source, int tag)
 {
     char ack[ACK_SIZE] = {0};
-    if (point->peer == MPI_PROC_NULL)
-        return;
-    for (long i = 0; i < iterations; i++) {
+    for (long i = 0; i < iterations && point->peer != MPI_PROC_NULL; i++) {
         for (int k = 0; k < WINDOW; k++) {
             if (point->first)
                 MPI_Isend(point->send, (int)point->size, MPI_BYTE, point->peer, TAG_DATA, MPI_COMM_WORLD,
                           &point->requests[k]);
             else
-                MPI_Irecv(point->recv, (int)point->size, MPI_BYTE, point->peer, TAG_DATA, MPI_COMM_WORLD,
+                MPI_Irecv(point->recv, (int)point->size, MPI_BYTE, source, tag, MPI_COMM_WORLD,
                           &point->requests[k]);
         }
         MPI_Waitall(WINDOW, point->requests, MPI_STATUSES_IGNORE);
@@ -147,6 +146,11 @@ static void one_way(struct point *point, long iterations)
         else
             MPI_Send(ack, ACK_SIZE, MPI_BYTE, point->peer, TAG_ACK, MPI_COMM_WORLD);
     }
+}
+
+static void one_way(struct point *point, long iterations)
+{
+    windows(point, iterations, point->peer, TAG_DATA);
 }
 
 static void barriers(struct point *point, long iterations)
@@ -287,6 +291,36 @@ static void match(const char *test, size_t length, bool unexpected)
     free(requests);
 }
 
+static void wildcard_windows(struct point *point, long iterations)
+{
+    windows(point, iterations, MPI_ANY_SOURCE, MPI_ANY_TAG);
+}
+
+static double match_rate_of(loop_fn loop)
+{
+    struct point point;
+    point_init(&point, PING_SIZE, rank < 2 ? 1 - rank : MPI_PROC_NULL, rank == 1, 10);
+    double elapsed = point_time(&point, loop);
+    point_fini(&point);
+    return (double)point.iterations * WINDOW / elapsed;
+}
+
+static void match_rate(size_t length)
+{
+    MPI_Request *requests = malloc((length ? length : 1) * sizeof(*requests));
+    if (!requests)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    for (size_t i = 0; rank == 0 && i < length; i++)
+        start(true, i, 1, &requests[i]);
+    print_value("match_rate", "queue", length, "exact", "msg/s", match_rate_of(one_way));
+    print_value("match_rate", "queue", length, "any", "msg/s", match_rate_of(wildcard_windows));
+    for (size_t i = length; rank == 1 && i-- > 0;)
+        start(false, i, 0, &requests[i]);
+    if (rank < 2)
+        MPI_Waitall((int)length, requests, MPI_STATUSES_IGNORE);
+    free(requests);
+}
+
 static void match_posted(size_t length)
 {
     match("match_posted", length, false);
@@ -309,6 +343,7 @@ static const struct test {
     {"barrier", barrier, 0},
     {"match_posted", match_posted, 10},
     {"match_unexpected", match_unexpected, 10},
+    {"match_rate", match_rate, 10},
 };
 
 static bool run(const char *word, size_t min, size_t max)

@@ -1,11 +1,13 @@
 """What bench/compare runs: hcomm, its peers, and the raw programs, each as a subject with groups and commands.
 
 Every subject yields rows (measure, x, value) with the same meaning:
-latency us one way, bandwidth MB/s (10^6), rate msg/s, barrier us, match_* us; x is bytes, ranks or queue length.
+latency us one way, bandwidth MB/s (10^6), rate msg/s, barrier us, match_* us, but match_rate* msg/s; x is bytes, ranks
+or queue length.
 SPDX-License-Identifier: BSD-3-Clause
 """
 
 import csv
+import math
 import os
 import shutil
 import socket
@@ -23,11 +25,21 @@ MEASURES = {
     ("match_posted", "any_source"): "match_posted_any",
     ("match_unexpected", "exact"): "match_unexpected",
     ("match_unexpected", "any_source"): "match_unexpected_any",
+    ("match_rate", "exact"): "match_rate",
+    ("match_rate", "any"): "match_rate_any",
 }
 
 
 class Failed(Exception):
     """A subject did not run; the text says which command and why."""
+
+
+class TimedOut(Failed):
+    """The time limit passed; `output` is what was said until then, in whole lines."""
+
+    def __init__(self, text, output):
+        super().__init__(text)
+        self.output = output[: output.rfind("\n") + 1]
 
 
 class Run:
@@ -45,6 +57,16 @@ class Run:
         return os.path.join(self.build, name)
 
 
+def end(process):
+    """End a job that takes too long: a launcher that is asked ends its ranks. What it had printed."""
+    process.terminate()
+    try:
+        return process.communicate(timeout=10)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        return process.communicate()[0]
+
+
 def call(run, command, environment=None):
     """Standard output of a command; its whole process group ends at the deadline."""
     process = subprocess.Popen(
@@ -59,9 +81,7 @@ def call(run, command, environment=None):
     try:
         output, errors = process.communicate(timeout=run.timeout)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.communicate()
-        raise Failed(f"{' '.join(command)}: not done after {run.timeout} s") from None
+        raise TimedOut(f"{' '.join(command)}: not done after {run.timeout:g} s", end(process)) from None
     if process.returncode != 0:
         last = (errors.strip().splitlines() or ["no words"])[-1]
         raise Failed(f"{' '.join(command)}: exit {process.returncode}: {last}")
@@ -76,6 +96,26 @@ def read_rows(output):
         measure = MEASURES.get((row[0], row[8]))
         if measure:
             yield measure, int(row[7]), float(row[10])
+
+
+def unfinished(run, test, rows):
+    """Rows of the points of a match test that are missing, with the value for "longer than the limit"."""
+    least, _, most = run.queues.partition(":")
+    x = int(least)
+    while x <= int(most or least):
+        for measure in (name for (word, _), name in MEASURES.items() if word == test):
+            if (measure, x) not in {row[:2] for row in rows}:
+                yield measure, x, math.inf
+        x = x * 10 if x else 1
+
+
+def match_rows(run, command, test, environment=None):
+    """Long queues take some peers longer than the limit; what they were done with by then counts."""
+    try:
+        return list(read_rows(call(run, command, environment)))
+    except TimedOut as late:
+        rows = list(read_rows(late.output))
+        return rows + list(unfinished(run, test, rows))
 
 
 def axis_of(run, tests):
@@ -99,8 +139,8 @@ class Hcomm:
         command += ["--bind-to", "core"] if self.ranks <= len(run.processors) else ["--oversubscribe"]
         command += [run.path("hcomm_perf"), "--csv", "-T", str(run.seconds)]
         if self.tests[0].startswith("match"):
-            command += ["--queue", run.queues]
-        elif self.tests[0] != "barrier":
+            return match_rows(run, command + ["--queue", run.queues] + self.options + self.tests, self.tests[0])
+        if self.tests[0] != "barrier":
             command += ["-s", self.sizes or run.sizes]
         return read_rows(call(run, command + self.options + self.tests))
 
@@ -129,6 +169,8 @@ class Mpi:
     def rows(self, run):
         command = self.launcher(run) + self.options + [run.path("bench/mpi_peer." + self.mpi)]
         command += [self.name.replace(" ", "-"), str(run.seconds), self.sizes or axis_of(run, self.tests)] + self.tests
+        if self.tests[0].startswith("match"):
+            return match_rows(run, command, self.tests[0], self.environment)
         return read_rows(call(run, command, self.environment))
 
 
@@ -149,6 +191,21 @@ class Raw:
             measure = MEASURES.get((row[0], row[8]))
             if measure:
                 yield measure, int(row[7]), float(row[10]), "raw " + row[1]
+
+
+class BareFabric:
+    """raw_ofi: one provider of libfabric as hcomm opens it, without hcomm. What hcomm takes longer, it adds."""
+
+    role = "peer"
+
+    def __init__(self, name, group, provider):
+        self.name, self.group, self.provider = name, group, provider
+
+    def missing(self, run):
+        return [] if os.access(run.path("bench/raw_ofi"), os.X_OK) else ["raw_ofi"]
+
+    def rows(self, run):
+        return read_rows(call(run, [run.path("bench/raw_ofi"), str(run.seconds), self.provider, run.sizes]))
 
 
 def free_port():
@@ -267,10 +324,13 @@ def network(sizes):
     yield Hcomm("hcomm", "tcp", POINT_TO_POINT, options=["-t", "ofi:tcp"])
     yield Mpi("Open MPI", "tcp", POINT_TO_POINT, "openmpi", options=OPENMPI_TCP)
     yield Mpi("MPICH", "tcp", POINT_TO_POINT, "mpich", environment={"UCX_TLS": "tcp,self"})
+    yield Mpi("Open MPI ucx", "tcp", POINT_TO_POINT, "openmpi", options=OPENMPI_UCX, environment={"UCX_TLS": "tcp,self"})
+    yield BareFabric("libfabric net", "tcp", "net")
+    yield BareFabric("libfabric tcp;ofi_rxm", "tcp", "tcp;ofi_rxm")
     for size in sizes:
         yield Ucx("UCX tcp", "tcp", "tcp,self", size)
-        yield Fabric("libfabric tcp", "tcp", "tcp;ofi_rxm", size)
-        yield Fabric("libfabric net", "tcp", "net", size)
+        yield Fabric("fi_pingpong tcp;ofi_rxm", "tcp", "tcp;ofi_rxm", size)
+        yield Fabric("fi_pingpong net", "tcp", "net", size)
     yield Raw("raw tcp", "tcp", "raw_tcp")
 
 
@@ -292,7 +352,7 @@ def pairs(ranks):
 
 
 def matching():
-    for test in ("match_posted", "match_unexpected"):
+    for test in ("match_posted", "match_unexpected", "match_rate"):
         yield Hcomm("hcomm", test, [test])
         yield Mpi("Open MPI", test, [test], "openmpi")
         yield Mpi("Open MPI ucx", test, [test], "openmpi", options=OPENMPI_UCX)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# hcomm_perf runs every test with verified data: both kinds of memory, all modes, with and without progress thread,
+# hcomm_perf runs every test with verified data: all kinds of memory, all modes, with and without progress thread,
 # over every transport there is; and refuses a wrong command line with one line and exit code 2.
 set -u
 failures=0
@@ -24,11 +24,15 @@ refuses() {
 }
 
 measure 2 -i 5 -s 0:256K --queue 1:1000 all
+measure 3 -i 3 --queue 0:1000 match_rate
+measure 2 -i 3 --queue 1000 --mode small -t shm,ofi:tcp match_rate
 measure 4 -i 3 -s 1:4K one_to_many many_to_one mbw_mr multi_lat barrier
 measure 2 -i 3 -s 1:128K --mode small latency bibw
 measure 2 -i 3 -s 1:128K --mode large latency bibw
 measure 2 -i 3 -s 4K:1M --memory hcomm --footprint 4M latency bw
 measure 2 -i 3 -s 1:1M -t ofi:tcp latency bw
+measure 2 -i 3 -s 64K:1M --compute device:2 overlap
+HCOMM_NPU=sim measure 2 -i 3 -s 0:1M --memory device --footprint 2M latency bibw
 
 refuses
 refuses nothing_of_the_kind
@@ -38,6 +42,25 @@ refuses -i 0 latency
 refuses -T 0 latency
 refuses -W
 refuses --mode medium latency
+refuses --memory tape latency
+refuses --compute tape overlap
+refuses --compute device: overlap
+refuses --compute cpu:0 overlap
 refuses --pin=a latency
 refuses --unknown latency
+
+# What a plot wants is looked for before anything is measured. The program itself, because its wrapper needs a PATH.
+cannot_plot() {
+    words=$1 path=$2
+    shift 2
+    said=$(PATH=$path LD_LIBRARY_PATH=.libs .libs/hcomm_perf -i 1 -s 8 "$@" latency 2>&1)
+    code=$?
+    [ "$code" -eq 1 ] || complain "hcomm_perf $*: exit code $code, not 1"
+    case $said in
+    "hcomm_perf: --plot: "*"$words"*) ;;
+    *) complain "hcomm_perf $* said: $said" ;;
+    esac
+}
+cannot_plot "install the package gnuplot" /nowhere --plot plot.svg
+! command -v gnuplot >/dev/null || cannot_plot "cannot write" "$PATH" --plot /nowhere/plot.svg
 [ "$failures" -eq 0 ]

@@ -5,12 +5,14 @@ SPDX-License-Identifier: BSD-3-Clause
 
 import csv
 import datetime
+import math
 import platform
 import statistics
 from collections import defaultdict
 
-UNITS = {"latency": "us", "bandwidth": "MB/s", "rate": "msg/s", "barrier": "us"}
-HIGHER_IS_BETTER = {"bandwidth", "rate"}
+UNITS = {"bandwidth": "MB/s", "rate": "msg/s", "match_rate": "msg/s", "match_rate_any": "msg/s"}
+HIGHER_IS_BETTER = set(UNITS)
+LATE = "> limit"  # a value that is infinite: the run was not done in time
 FIELDS = ["group", "measure", "x", "subject", "role", "round", "kind", "probe_us", "value"]
 
 
@@ -57,10 +59,12 @@ def spread(values):
 def paired(mine, theirs):
     """Median ratio over the rounds that both have; each maps rounds to values of one kind of placement. Without a
     common round the ratio of the medians, marked with "~". Below 1 is faster for times, slower for rates."""
+    mine, theirs = ({number: v for number, v in values.items() if v < math.inf} for values in (mine, theirs))
     common = [mine[number] / theirs[number] for number in mine if theirs.get(number)]
     if common:
         return f"{statistics.median(common):.2f}"
-    return f"~{statistics.median(mine.values()) / statistics.median(theirs.values()):.2f}"
+    their_middle = statistics.median(theirs.values()) if theirs else 0
+    return f"~{statistics.median(mine.values()) / their_middle:.2f}" if mine and their_middle else "-"
 
 
 class Table:
@@ -80,6 +84,8 @@ class Table:
             subject: statistics.median(values.values())
             for subject, values in self.values[x].items()
             if self.roles[subject] == "peer"
+            and any(values.values())
+            and statistics.median(values.values()) < math.inf
         }
         if not peers:
             return None
@@ -99,7 +105,7 @@ class Table:
         titles += [f"{name} / best" for name in ours]
         others = [s for s, role in self.roles.items() if role != "hcomm"] if full else []
         rows = [titles + others]
-        for x in filter(is_shown, sorted(self.values)):
+        for x in sorted(self.values):
             row = self.row(x, ours, others)
             if row:
                 rows.append(row)
@@ -111,25 +117,25 @@ class Table:
         if not any(name in at for name in ours):
             return None
         cells = [str(x)] + [self.cell(at.get(name)) for name in ours]
-        cells += [best or "-", self.cell(at.get(best))]
+        late = any(self.roles[subject] == "peer" for subject in at) and not best
+        cells += [best or "-", LATE if late else self.cell(at.get(best))]
         for name in ours:
             cells.append(paired(at[name], at[best]) if best and name in at else "-")
-        return cells + [number(statistics.median(at[s].values())) if s in at else "-" for s in others]
+        return cells + [number(statistics.median(at[s].values())) if any(at.get(s, {}).values()) else "-" for s in others]
 
     @staticmethod
     def cell(values):
-        if not values:
+        if not values or not any(values.values()):  # messages of 0 bytes have no bandwidth
             return "-"
         middle = number(statistics.median(values.values()))
+        if middle == LATE:
+            return middle
         return f"{middle} ±{spread(values.values()):.0f}" if len(values) > 1 else middle
 
 
-def is_shown(x):
-    """Powers of two at which protocols change; all of it is in the CSV."""
-    return x <= 64 or x in (1024, 2048, 4096, 8192, 16384, 32768, 65536) or x >= 262144 or x % 10 == 0
-
-
 def number(value):
+    if math.isinf(value):
+        return LATE
     if value >= 1000:
         return f"{value:.0f}"
     return f"{value:.3g}" if value >= 1 else f"{value:.3f}"
