@@ -36,7 +36,7 @@ has() {
 run() {
     name=$1 n=$2
     shift 2
-    timeout 120 ./hcommrun -n 2 "$@" "$program" "$n" "$scratch" >"$scratch/$name.$n" 2>"$scratch/errors" || {
+    timeout 300 ./hcommrun -n 2 "$@" "$program" "$n" "$scratch" >"$scratch/$name.$n" 2>"$scratch/errors" || {
         cat "$scratch/errors" >&2
         complain "$name with $n ping-pongs failed"
         return 1

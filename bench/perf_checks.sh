@@ -12,7 +12,7 @@ complain() {
 measure() {
     ranks=$1
     shift
-    timeout 120 ./hcommrun --oversubscribe -n "$ranks" ./hcomm_perf --check -w 2 "$@" >/dev/null ||
+    timeout 300 ./hcommrun --oversubscribe -n "$ranks" ./hcomm_perf --check -w 2 "$@" >/dev/null ||
         complain "hcomm_perf $* with $ranks ranks failed"
 }
 

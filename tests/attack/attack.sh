@@ -14,7 +14,7 @@ failures=0
 expect() {
 	code=$1 pattern=$2 what=$3
 	shift 3
-	timeout 60 "$@" >"$work/out" 2>"$work/err"
+	timeout 300 "$@" >"$work/out" 2>"$work/err"
 	got=$?
 	if [ $got -ne "$code" ] || { [ -n "$pattern" ] && ! grep -q -e "$pattern" "$work/err"; }; then
 		failures=$((failures + 1))

@@ -45,7 +45,7 @@ static size_t copy_of_rank_0(const pmix_proc_t *self, unsigned char *bytes)
     pmix_value_t *value = NULL;
     size_t size = 0;
     PMIX_LOAD_PROCID(&other, self->nspace, 0);
-    for (int i = 0; i < 500 && PMIx_Get(&other, key, NULL, 0, &value) != PMIX_SUCCESS; i++)
+    for (int i = 0; i < 6000 && PMIx_Get(&other, key, NULL, 0, &value) != PMIX_SUCCESS; i++)
         (void)usleep(10000);
     if (!value || value->type != PMIX_BYTE_OBJECT || value->data.bo.size > ROOM)
         return 0;

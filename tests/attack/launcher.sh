@@ -49,16 +49,16 @@ expect_nothing_left "relative TMPDIR"
 name=$(printf 'a%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
 if unshare -u true 2>/dev/null; then
 	for long in "$name$name$name$name" "${name}1" 1; do
-		timeout 60 unshare -u sh -c 'hostname "$1" && shift && exec "$@"' sh "$long" \
+		timeout 300 unshare -u sh -c 'hostname "$1" && shift && exec "$@"' sh "$long" \
 			"$HCOMMRUN" -n 2 "$CLIENT" modex >"$work/out" 2>"$work/err"
 		code=$?
 		expect_code 0 "host name $long"
 	done
-	timeout 60 unshare -m sh -c 'mount --bind /dev/null /etc/hosts && exec "$@"' sh \
+	timeout 300 unshare -m sh -c 'mount --bind /dev/null /etc/hosts && exec "$@"' sh \
 		"$HCOMMRUN" -n 2 "$CLIENT" modex >"$work/out" 2>"$work/err"
 	code=$?
 	expect_code 0 "an empty /etc/hosts"
-	timeout 60 unshare -n "$HCOMMRUN" -n 2 true >"$work/out" 2>"$work/err"
+	timeout 300 unshare -n "$HCOMMRUN" -n 2 true >"$work/out" 2>"$work/err"
 	code=$?
 	expect_code 125 "no network interface is up"
 	expect_err 'no network interface is up' "no network interface is up"

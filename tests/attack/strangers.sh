@@ -11,7 +11,7 @@ failures=0
 
 # survive NAME=VALUE COMMAND...
 survive() {
-	timeout 60 env HCOMMRUN_OVERSUBSCRIBE=on "$@" >"$out" 2>&1 </dev/null && return
+	timeout 300 env HCOMMRUN_OVERSUBSCRIBE=on "$@" >"$out" 2>&1 </dev/null && return
 	code=$?
 	[ $code -eq 77 ] && cat "$out" && return
 	failures=$((failures + 1))

@@ -11,7 +11,7 @@ failures=0
 run() {
     local ranks=$1 well=$2 out code count
     shift 2
-    out=$(timeout 100 "$build/hcommrun" --on-failure continue --oversubscribe -n "$ranks" "$program" "$@" 2>&1)
+    out=$(timeout 300 "$build/hcommrun" --on-failure continue --oversubscribe -n "$ranks" "$program" "$@" 2>&1)
     code=$?
     count=$(grep -c '^well$' <<<"$out")
     if [ "$count" != "$well" ] || [ "$code" = 124 ]; then

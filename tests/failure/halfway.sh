@@ -5,7 +5,7 @@ build=${top_builddir:-.}
 program=$build/tests/failure/halfway
 for arguments in "posted 65536" "blocking 32768" "late 65536" "posted 1048576"; do
     # shellcheck disable=SC2086 # two arguments
-    out=$(HCOMM_TRANSPORTS=shm timeout 60 "$build/hcommrun" --on-failure continue --oversubscribe -n 2 \
+    out=$(HCOMM_TRANSPORTS=shm timeout 300 "$build/hcommrun" --on-failure continue --oversubscribe -n 2 \
         "$program" $arguments 2>&1)
     code=$?
     if ! grep -q '^survived$' <<<"$out" || [ "$code" != 137 ]; then

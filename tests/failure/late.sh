@@ -3,6 +3,6 @@
 build=${top_builddir:-.}
 result=0
 for patience in "" impatient; do
-    timeout 120 "$build/hcommrun" --oversubscribe -n 3 "$build/tests/failure/late" $patience && echo "ok $patience" || result=1
+    timeout 300 "$build/hcommrun" --oversubscribe -n 3 "$build/tests/failure/late" $patience && echo "ok $patience" || result=1
 done
 exit $result

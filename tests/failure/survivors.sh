@@ -4,7 +4,7 @@ set -u
 build=${top_builddir:-.}
 program=$build/tests/failure/survivors
 for transports in shm ofi:tcp; do
-    out=$(HCOMM_TRANSPORTS=$transports timeout 60 "$build/hcommrun" --on-failure continue --oversubscribe -n 4 \
+    out=$(HCOMM_TRANSPORTS=$transports timeout 300 "$build/hcommrun" --on-failure continue --oversubscribe -n 4 \
         "$program" 2>&1)
     code=$?
     survived=$(grep -c '^survived$' <<<"$out")

@@ -86,7 +86,7 @@ check_training() {
 
 # refuses EXPECTED FILE: training ends at once, fails, and says what is wrong in one line.
 refuses() {
-    timeout 60 hcommrun -n 3 "$scratch/train_digits" "$2" >/dev/null 2>"$scratch/errors"
+    timeout 300 hcommrun -n 3 "$scratch/train_digits" "$2" >/dev/null 2>"$scratch/errors"
     status=$?
     case $status in
     0 | 124) complain "$2: status $status" ;;
@@ -117,24 +117,24 @@ check_bad_input() {
 }
 
 check_small_examples() {
-    timeout 60 hcommrun -n 4 "$scratch/hello" >"$scratch/out" || complain "hello failed"
+    timeout 300 hcommrun -n 4 "$scratch/hello" >"$scratch/out" || complain "hello failed"
     [ "$(grep -c '^hello from rank [0-3] of 4 on ' "$scratch/out")" -eq 4 ] || complain "hello: not four greetings"
-    HCOMM_NPU=sim timeout 60 hcommrun -n 3 "$scratch/device" >"$scratch/out" || complain "device failed"
+    HCOMM_NPU=sim timeout 300 hcommrun -n 3 "$scratch/device" >"$scratch/out" || complain "device failed"
     [ "$(grep -cE '^rank [0-2] on device [0-2]: 8 MiB of [0-2] from .*, link HCCS$' "$scratch/out")" -eq 3 ] ||
         complain "device: not three lines"
-    timeout 120 hcommrun -n 2 "$scratch/pingpong" >"$scratch/out" || complain "pingpong failed"
+    timeout 300 hcommrun -n 2 "$scratch/pingpong" >"$scratch/out" || complain "pingpong failed"
     grep -q '^ *4194304 ' "$scratch/out" || complain "pingpong: no line for 4 MiB"
-    HCOMM_DEVICE_ID=0 HCOMM_NPU=sim timeout 60 "$scratch/prefetch" >"$scratch/out" || complain "prefetch failed"
+    HCOMM_DEVICE_ID=0 HCOMM_NPU=sim timeout 300 "$scratch/prefetch" >"$scratch/out" || complain "prefetch failed"
     [ "$(grep -c 'waiting for input$' "$scratch/out")" -eq 2 ] || complain "prefetch: not two lines"
-    timeout 60 hcommrun -n 3 "$scratch/streams" >"$scratch/out" || complain "streams failed"
+    timeout 300 hcommrun -n 3 "$scratch/streams" >"$scratch/out" || complain "streams failed"
     [ "$(grep -c '^rank [0-2] has all 16 blocks of rank [0-2]$' "$scratch/out")" -eq 3 ] || complain "streams: not three lines"
-    timeout 60 hcommrun -n 3 "$scratch/topology" >"$scratch/out" || complain "topology failed"
+    timeout 300 hcommrun -n 3 "$scratch/topology" >"$scratch/out" || complain "topology failed"
     [ "$(grep -cE '^ *[0-2] +0 ' "$scratch/out")" -eq 3 ] || complain "topology: not three ranks on host 0"
 }
 
 # The installed provider is found without any setting of libfabric's.
 check_provider() {
-    HCOMM_NPU=sim HCOMM_DEVICE_ID=0 HCOMM_TRANSPORTS=ofi:npu timeout 60 hcomm_info --transports >"$scratch/out"
+    HCOMM_NPU=sim HCOMM_DEVICE_ID=0 HCOMM_TRANSPORTS=ofi:npu timeout 300 hcomm_info --transports >"$scratch/out"
     grep -q '^ofi:npu *npu0 *yes .* with device memory' "$scratch/out" || {
         complain "the provider npu is not found:"
         cat "$scratch/out" >&2

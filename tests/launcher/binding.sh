@@ -14,7 +14,7 @@ for map in slot core numa socket; do
 	done
 done
 
-timeout 60 taskset -c "$first" "$HCOMMRUN" --bind-to core --report-bindings -n 3 "$CLIENT" bindings \
+timeout 300 taskset -c "$first" "$HCOMMRUN" --bind-to core --report-bindings -n 3 "$CLIENT" bindings \
 	>"$work/out" 2>"$work/err"
 code=$?
 expect_code 0 "binding inside a mask of one processor"

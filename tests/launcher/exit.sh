@@ -39,9 +39,9 @@ run -n 2 "$HELPER" last 'famous last words'
 expect_code 134 "SIGABRT"
 expect_err 'famous last words' "the last words of a dying rank"
 
-run --timeout 1 -n 2 sleep 60
+run --timeout 5 -n 2 sleep 60
 expect_code 124 "--timeout"
-expect_err 'did not end within 1 s (--timeout); 2 of 2 ranks' "--timeout says what happened"
+expect_err 'did not end within 5 s (--timeout); 2 of 2 ranks' "--timeout says what happened"
 
 run --timeout 1 --grace 200 -n 2 sh -c 'trap "" TERM INT; while :; do sleep 0.1; done'
 expect_code 124 "--timeout ends ranks that ignore TERM"

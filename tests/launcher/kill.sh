@@ -120,7 +120,7 @@ expect_out "interrupted
 interrupted" "Ctrl-C gives ranks SIGINT and time"
 rm -f "$work"/up.*
 
-start --grace 300 -n 2 "$work/stubborn" "$work/up"
+start --grace 3000 -n 2 "$work/stubborn" "$work/up"
 wait_for ready || fail "ranks did not start"
 kill -INT "$launcher"
 wait "$launcher"

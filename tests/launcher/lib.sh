@@ -31,7 +31,7 @@ fail() {
 
 # run [hcommrun options and program]: output in $work/out and $work/err, exit code in $code
 run() {
-	timeout 60 env "$mark" "$HCOMMRUN" "$@" >"$work/out" 2>"$work/err"
+	timeout 300 env "$mark" "$HCOMMRUN" "$@" >"$work/out" 2>"$work/err"
 	code=$?
 }
 

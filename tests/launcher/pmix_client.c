@@ -189,7 +189,7 @@ static void task_publish(const char *argument)
         CHECK_OK(PMIx_Publish(&info, 1));
         CHECK(PMIx_Publish(&info, 1) != PMIX_SUCCESS, "a key was published twice");
     }
-    CHECK_OK(look_up("port", true, 20, text, sizeof(text)));
+    CHECK_OK(look_up("port", true, 60, text, sizeof(text)));
     CHECK(strcmp(text, "here: 1=2") == 0, "got '%s'", text);
     CHECK(look_up("nothing", false, 0, text, sizeof(text)) != PMIX_SUCCESS, "found what nobody published");
     CHECK(look_up("nothing", true, 1, text, sizeof(text)) != PMIX_SUCCESS, "no time-out");
@@ -283,7 +283,7 @@ static void task_event(const char *argument)
     fence(false);
     if (self.rank == job_size - 1)
         (void)raise(SIGKILL);
-    for (int i = 0; i < 2000 && lost_rank < 0; i++)
+    for (int i = 0; i < 6000 && lost_rank < 0; i++)
         (void)usleep(10000);
     CHECK(lost_rank == (int)job_size - 1, "event says %d", atomic_load(&lost_rank));
 }
@@ -369,7 +369,7 @@ static void task_control(const char *argument)
     fence(false);
     if (self.rank == 0)
         control_signal(job_size - 1, SIGUSR2);
-    for (int i = 0; self.rank == job_size - 1 && i < 1000 && !got_signal; i++)
+    for (int i = 0; self.rank == job_size - 1 && i < 6000 && !got_signal; i++)
         (void)usleep(10000);
     CHECK((got_signal == SIGUSR2) == (self.rank == job_size - 1), "signal %d", (int)got_signal);
     fence(false);
@@ -388,7 +388,7 @@ static void task_notify(const char *argument)
         PMIX_INFO_LOAD(&info, PMIX_EVENT_AFFECTED_PROC, &self, PMIX_PROC);
         CHECK_OK(PMIx_Notify_event(code, &self, PMIX_RANGE_NAMESPACE, &info, 1, NULL, NULL));
     }
-    for (int i = 0; self.rank != 0 && i < 1000 && lost_rank < 0; i++)
+    for (int i = 0; self.rank != 0 && i < 6000 && lost_rank < 0; i++)
         (void)usleep(10000);
     CHECK(self.rank == 0 || lost_rank == 0, "event says %d", atomic_load(&lost_rank));
     fence(false);
@@ -413,7 +413,7 @@ static void task_iof(const char *argument)
         CHECK(PMIx_IOF_pull(&zero, 1, NULL, 0, PMIX_FWD_STDOUT_CHANNEL, NULL, NULL, NULL) < 0, "pulled");
         /* not the blocking form: in libpmix 4.2.2 it can wait for its answer's lock for ever */
         CHECK_OK(PMIx_IOF_push(&zero, 1, &bytes, NULL, 0, on_pushed, NULL));
-        for (int i = 0; i < 1000 && pushed == 1; i++)
+        for (int i = 0; i < 6000 && pushed == 1; i++)
             (void)usleep(10000);
         CHECK(pushed == PMIX_SUCCESS || pushed == PMIX_OPERATION_SUCCEEDED, "push ends with %d",
               atomic_load(&pushed));

@@ -7,26 +7,26 @@ want=$(sha256sum <"$work/big")
 sum='sha256sum'
 
 # --- input
-cat "$work/big" | timeout 60 "$HCOMMRUN" -n 3 sh -c "test \$PMIX_RANK != 0 || $sum" >"$work/out" 2>"$work/err"
+cat "$work/big" | timeout 300 "$HCOMMRUN" -n 3 sh -c "test \$PMIX_RANK != 0 || $sum" >"$work/out" 2>"$work/err"
 expect_out "$want" "10 MB from a pipe to rank 0"
-timeout 60 "$HCOMMRUN" --stdin 2 -n 3 sh -c "test \$PMIX_RANK != 2 || $sum" <"$work/big" >"$work/out" 2>"$work/err"
+timeout 300 "$HCOMMRUN" --stdin 2 -n 3 sh -c "test \$PMIX_RANK != 2 || $sum" <"$work/big" >"$work/out" 2>"$work/err"
 expect_out "$want" "10 MB from a file to rank 2"
-cat "$work/big" | timeout 60 "$HCOMMRUN" --stdin all -n 3 $sum >"$work/out" 2>"$work/err"
+cat "$work/big" | timeout 300 "$HCOMMRUN" --stdin all -n 3 $sum >"$work/out" 2>"$work/err"
 expect_out "$want
 $want
 $want" "10 MB to all ranks"
-cat "$work/big" | timeout 60 "$HCOMMRUN" --stdin all -n 3 sh -c "test \$PMIX_RANK = 1 || $sum" >"$work/out" 2>"$work/err"
+cat "$work/big" | timeout 300 "$HCOMMRUN" --stdin all -n 3 sh -c "test \$PMIX_RANK = 1 || $sum" >"$work/out" 2>"$work/err"
 expect_out "$want
 $want" "10 MB to all ranks, one of which does not read"
-cat "$work/big" | timeout 60 "$HCOMMRUN" -n 2 true || fail "ranks that do not read their input"
-cat "$work/big" | timeout 60 "$HCOMMRUN" --stdin none -n 2 wc -c >"$work/out" 2>"$work/err"
+cat "$work/big" | timeout 300 "$HCOMMRUN" -n 2 true || fail "ranks that do not read their input"
+cat "$work/big" | timeout 300 "$HCOMMRUN" --stdin none -n 2 wc -c >"$work/out" 2>"$work/err"
 expect_out "0
 0" "--stdin none"
-timeout 60 "$HCOMMRUN" -n 2 wc -c <&- >"$work/out" 2>"$work/err"
+timeout 300 "$HCOMMRUN" -n 2 wc -c <&- >"$work/out" 2>"$work/err"
 expect_out "0
 0" "closed standard input"
-timeout 60 "$HCOMMRUN" -n 1 head -c 5 </dev/zero >"$work/out" 2>"$work/err" || fail "endless input"
-cat "$work/big" | timeout 60 "$HCOMMRUN" -n 1 cat | cmp - "$work/big" || fail "10 MB in and out"
+timeout 300 "$HCOMMRUN" -n 1 head -c 5 </dev/zero >"$work/out" 2>"$work/err" || fail "endless input"
+cat "$work/big" | timeout 300 "$HCOMMRUN" -n 1 cat | cmp - "$work/big" || fail "10 MB in and out"
 
 # --- output
 run --tag-output -n 4 "$HELPER" lines 2000
@@ -63,15 +63,15 @@ kill -TERM $launcher
 wait $launcher
 
 # --- a reader that leaves
-(timeout 60 env "$mark" "$HCOMMRUN" -n 2 yes; echo $? >"$work/code") 2>"$work/err" | head -n 1 >"$work/out"
+(timeout 300 env "$mark" "$HCOMMRUN" -n 2 yes; echo $? >"$work/code") 2>"$work/err" | head -n 1 >"$work/out"
 expect_out y "| head"
 [ "$(cat "$work/code")" = 141 ] || fail "| head: exit code $(cat "$work/code")"
 [ ! -s "$work/err" ] || fail "| head says nothing"
 # --- a slow reader gets everything
-timeout 60 "$HCOMMRUN" -n 2 "$HELPER" lines 20000 | (sleep 1; wc -l) >"$work/out"
+timeout 300 "$HCOMMRUN" -n 2 "$HELPER" lines 20000 | (sleep 1; wc -l) >"$work/out"
 expect_out 40000 "a slow reader"
-timeout 60 "$HCOMMRUN" -n 1 true >&- 2>&- || fail "closed output"
-timeout 60 "$HCOMMRUN" -n 1 echo x >/dev/full 2>"$work/err"
+timeout 300 "$HCOMMRUN" -n 1 true >&- 2>&- || fail "closed output"
+timeout 300 "$HCOMMRUN" -n 1 echo x >/dev/full 2>"$work/err"
 code=$?
 expect_code 125 "a full disk"
 expect_err 'cannot write standard output: No space left' "a full disk is named"

@@ -15,7 +15,7 @@ out=$(mktemp "${TMPDIR:-/tmp}/hcomm-lost.XXXXXX") || exit 99
 trap 'rm -f "$out"' EXIT
 trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 for ranks in 2 3 6; do
-    timeout --kill-after=10 60 ./hcommrun --on-failure continue -n $ranks tests/multi/barrier_failures lost >"$out" 2>&1
+    timeout --kill-after=10 300 ./hcommrun --on-failure continue -n $ranks tests/multi/barrier_failures lost >"$out" 2>&1
     survivors=$(grep -c '^survivor$' "$out")
     if [ "$survivors" -eq $((ranks - 1)) ]; then
         echo "ok    $survivors of $ranks ranks live on when one is killed in a barrier"

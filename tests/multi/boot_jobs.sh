@@ -23,6 +23,6 @@ for scenario in $scenarios; do
     [ "$scenario" != print ] || [ "$(grep -c "^rank [0-9]* of $ranks, .* launched 1" "$out")" -eq "$ranks" ] ||
         die "not every rank finds itself in a job of $ranks"
 done
-timeout 60 "$@" tests/multi/boot_exchange abort >"$out" 2>"$out.err"
+timeout 300 "$@" tests/multi/boot_exchange abort >"$out" 2>"$out.err"
 status=$?
 [ "$status" -eq 7 ] || die "an abort with code 7 ended the launcher with status $status"

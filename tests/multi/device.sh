@@ -19,7 +19,7 @@ folder=$(mktemp -d) || exit 99
 trap 'rm -rf "$out" "$folder"' EXIT
 trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
 why='warn: device memory is not shared with .*: rank \([01]\): device \1 (physical \1): importing memory of physical device'
-NPUSIM_BARE_TGID=1 timeout 120 ./hcommrun -n 2 $program >"$out" 2>&1 </dev/null || result=$?
+NPUSIM_BARE_TGID=1 timeout 300 ./hcommrun -n 2 $program >"$out" 2>&1 </dev/null || result=$?
 grep "$why [01]: no permission (code 207006.*run all ranks as one user and in one container" "$out" | wc -l | grep -qx 2 || {
     echo "FAIL: refused imports are not told of by both ranks; it printed:"
     cat "$out"
@@ -30,7 +30,7 @@ $run tests/multi/device_registrations -n 2 -e HCOMM_TRANSPORTS=ofi:npu -e HCOMM_
 $run tests/multi/device_imports -n 2 -- many || result=$?
 $run tests/multi/device_imports -n 2 -e NPUSIM_MEMORY=64M -- outside "$folder" || result=$?
 rm -f "$folder"/*
-NPUSIM_MEMORY=64M timeout 120 ./hcommrun --on-failure continue -n 2 tests/multi/device_imports dies "$folder" >"$out" 2>&1 </dev/null
+NPUSIM_MEMORY=64M timeout 300 ./hcommrun --on-failure continue -n 2 tests/multi/device_imports dies "$folder" >"$out" 2>&1 </dev/null
 code=$?
 if [ $code -eq 137 ] && grep -qx freed "$out"; then
     echo "ok    memory comes back from a process that dies"

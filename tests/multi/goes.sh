@@ -11,7 +11,7 @@ go() {
     lost='pmixp_p2p_send.*exceeded the retry limit|pmixp_read_buf.*Connection reset'
     case " $* " in *" srun "*" -N 2 "*) lost="$lost|the deadline passed without an answer" ;; esac
     for number in 1 2 3; do
-        timeout 120 "$@" >"$go_out" 2>"$go_err"
+        timeout 300 "$@" >"$go_out" 2>"$go_err"
         status=$?
         [ "$status" -ne 0 ] && grep -Eq "$lost" "$go_out" "$go_err" || return 0
         echo "go $number of $*: Slurm's own daemons did not reach each other" >&2

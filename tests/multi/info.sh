@@ -13,7 +13,7 @@ die() {
 run() {
     expected=$1
     shift
-    timeout 60 "$@" >"$out" 2>"$out.err"
+    timeout 300 "$@" >"$out" 2>"$out.err"
     status=$?
     [ "$status" -eq "$expected" ] || die "$*: status $status instead of $expected"
 }
@@ -96,12 +96,12 @@ for argument in --jsn -x word; do
     [ "$(wc -l <"$out.err")" -eq 1 ] || die "$argument is not refused with one line"
     grep -q -- "'$argument'" "$out.err" || die "$argument is not named"
 done
-[ ! -e /dev/full ] || timeout 60 ./hcomm_info --counters >/dev/full 2>"$out.err"
+[ ! -e /dev/full ] || timeout 300 ./hcomm_info --counters >/dev/full 2>"$out.err"
 [ $? -eq 1 ] && grep -q 'standard output' "$out.err" || die "a full disk is not told"
 
 run 0 ./hcomm_info --all --json
 command -v python3 >/dev/null || exit 0
-timeout 60 python3 -c '
+timeout 300 python3 -c '
 import json, sys
 info = json.load(open(sys.argv[1]))
 assert sorted(info) == ["config", "counters", "devices", "topology", "transports", "version"], sorted(info)

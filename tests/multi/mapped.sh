@@ -12,13 +12,13 @@ unset EXPECT_MAPPED
 $run tests/multi/mapped -n "2" -e HCOMM_TRANSPORTS=ofi:tcp || result=$?
 # No room to map the peer's memory: messages travel in pieces.
 if [ -z "${HC_SANITIZE-}" ]; then
-    out=$(timeout 60 "$build/hcommrun" -n 2 sh -c \
+    out=$(timeout 300 "$build/hcommrun" -n 2 sh -c \
         "ulimit -v 600000; HCOMM_MEM_POOL_SIZE=256M exec $build/tests/multi/mapped" 2>&1) || {
         echo "FAIL without address space: $out"
         result=1
     }
 fi
-out=$(timeout 60 "$build/hcommrun" --on-failure continue --oversubscribe -n 3 \
+out=$(timeout 300 "$build/hcommrun" --on-failure continue --oversubscribe -n 3 \
     "$build/tests/multi/mapped_ends" 2>&1)
 code=$?
 survived=$(grep -c '^survived$' <<<"$out")

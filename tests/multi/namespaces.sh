@@ -12,7 +12,7 @@ in_rank_1() {
 	options=$1
 	shift
 	# shellcheck disable=SC2016 # the inner shell expands
-	timeout 60 ./hcommrun --oversubscribe -n 3 sh -c \
+	timeout 300 ./hcommrun --oversubscribe -n 3 sh -c \
 		'if [ "$PMIX_RANK" = 1 ]; then exec unshare $1 "$2"; else exec "$2"; fi' sh "$options" "$@" \
 		>"$out" 2>&1 </dev/null
 }

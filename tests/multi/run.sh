@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh PROGRAM -n LIST [-t SECONDS] [-e NAME=VALUE]... [-- ARGUMENT...]
 #
-# Run a program with each number of ranks in LIST ("1 2 4"), one after the other, each at most SECONDS (120) long.
+# Run a program with each number of ranks in LIST ("1 2 4"), one after the other, each at most SECONDS (300) long.
 # Prints one line per run, and all a run printed when it fails. Paths are relative to the build folder. The launcher
 # is hcommrun; TEST_LAUNCHER takes another, with its options: "mpirun.openmpi --oversubscribe".
 # Status: 0 when all runs ended with 0; 77 when a program said that it cannot run here; 1 otherwise.
@@ -13,7 +13,7 @@ usage() {
 [ $# -ge 1 ] || usage
 program=$1
 shift
-list='' seconds=120 settings=''
+list='' seconds=300 settings=''
 while [ $# -gt 0 ]; do
     case $1 in
     -n) list=$2 ;;

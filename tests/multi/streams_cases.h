@@ -14,10 +14,17 @@ static int rank, size;
 static hcomm_comm_t world;
 static const struct hc_acl *acl; /* NULL: host only */
 
-/* With STREAMS_DEVICE in the environment each rank has a device of its own. */
+/* With STREAMS_DEVICE in the environment each rank has a device of its own. A short deadline holds for ranks
+ * that have started and found each other. */
 __attribute__((unused)) static void streams_init(int timeout_ms)
 {
     hcomm_config_t config = {.timeout_ms = timeout_ms};
+    hcomm_handle_t patient = NULL;
+    if (timeout_ms) {
+        CALL(hcomm_init(&patient, NULL));
+        CALL(hcomm_barrier(hcomm_comm_world(patient)));
+        CALL(hcomm_finalize(patient));
+    }
     bool device = getenv("STREAMS_DEVICE") != NULL;
     const char *text = getenv("PMIX_RANK");
     int number = text ? atoi(text) : 0;

@@ -163,10 +163,10 @@ static void a_complete_event_means_visible_data(void)
     CALL(hcomm_stream_destroy(&stream));
 }
 
-static void nap(void *arg)
+static void nap_and_wait_for_gate(void *arg)
 {
-    (void)arg;
     streams_pause_ms(20);
+    wait_for_gate(arg);
 }
 
 static void elapsed_is_the_time_between_records(void)
@@ -176,9 +176,11 @@ static void elapsed_is_the_time_between_records(void)
     double ms = -1;
     EXPECT(HCOMM_ERR_INVALID, hcomm_event_elapsed(start, end, &ms));
     CALL(hcomm_event_record(start, stream));
-    CALL(hcomm_launch_host(stream, nap, NULL));
+    atomic_store(&gate_open, 0);
+    CALL(hcomm_launch_host(stream, nap_and_wait_for_gate, NULL));
     CALL(hcomm_event_record(end, stream));
     EXPECT(HCOMM_IN_PROGRESS, hcomm_event_elapsed(start, end, &ms));
+    atomic_store(&gate_open, 1);
     CALL(hcomm_event_synchronize(end));
     CALL(hcomm_event_elapsed(start, end, &ms));
     CHECK(ms >= 19);
@@ -405,7 +407,7 @@ static void events_hold_between_contexts(void)
 
 int main(void)
 {
-    streams_init(20000);
+    streams_init(0);
     peer = (rank + 1) % size;
     from = (rank + size - 1) % size;
     functions_run_in_order_of_their_stream();

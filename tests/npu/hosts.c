@@ -153,7 +153,7 @@ static void sleep_for(struct pair *pair, struct fid_cq *cq)
     EXPECT(fi_control(fid, FI_GETWAIT, &fd) == 0);
     while (fi_trywait(pair->fabric, &fid, 1) == 0) {
         struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-        EXPECT(poll(&poll_fd, 1, 20000) == 1);
+        EXPECT(poll(&poll_fd, 1, 60000) == 1);
         (void)fi_cq_read(cq, NULL, 0);
     }
 }

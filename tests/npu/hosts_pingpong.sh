@@ -8,10 +8,10 @@ make_hosts
 port=47592 # for the control connection; nobody else is in these networks
 
 run() {
-    on_a timeout 60 fi_pingpong -p npu -e rdm -B "$port" -I 5 -S all -c "$@" >"$scratch/server" 2>&1 &
+    on_a timeout 300 fi_pingpong -p npu -e rdm -B "$port" -I 5 -S all -c "$@" >"$scratch/server" 2>&1 &
     server=$!
     await_listener "$server" "$port" on_a
-    on_b timeout 60 fi_pingpong -p npu -e rdm -P "$port" -I 5 -S all -c "$@" "$addr_a" >"$scratch/client" 2>&1 ||
+    on_b timeout 300 fi_pingpong -p npu -e rdm -P "$port" -I 5 -S all -c "$@" "$addr_a" >"$scratch/client" 2>&1 ||
         complain "client of fi_pingpong $*: $(cat "$scratch/client")"
     wait "$server" || complain "server of fi_pingpong $*: $(cat "$scratch/server")"
     grep -q '^6m' "$scratch/client" || complain "fi_pingpong $*: not all sizes: $(cat "$scratch/client")"

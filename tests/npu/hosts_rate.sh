@@ -7,4 +7,4 @@ make_hosts
 export PAIR_HOSTS="/run/netns/$host_a $addr_a /run/netns/$host_b $addr_b"
 export HCOMM_NPU="$build/.libs/libnpusim.so" NPUSIM_DEVICES=2 NPUSIM_HOST_BANDWIDTH="${1:-1G}"
 echo "device bandwidth $NPUSIM_HOST_BANDWIDTH byte/s per direction; medians"
-timeout 120 tests/npu/hmem rate
+timeout 300 tests/npu/hmem rate

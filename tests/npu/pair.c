@@ -86,7 +86,7 @@ void pair_begin(struct pair *pair, uint64_t caps, int mr_mode, const char *domai
     pair->fd = fds[pair_side];
     enter_host();
     const char *seconds = getenv("PAIR_SECONDS");
-    (void)alarm(seconds ? (unsigned)atoi(seconds) : 60); /* a case that hangs fails */
+    (void)alarm(seconds ? (unsigned)atoi(seconds) : 300); /* a case that hangs fails */
     pair->info = find(caps, mr_mode, domain);
     open_all(pair);
     exchange_names(pair);

@@ -10,10 +10,10 @@ free_port() {
 
 run() {
     port=$(free_port)
-    timeout 60 fi_pingpong -p npu -e rdm -B "$port" -I 5 -S all -c "$@" >"$scratch/server" 2>&1 &
+    timeout 300 fi_pingpong -p npu -e rdm -B "$port" -I 5 -S all -c "$@" >"$scratch/server" 2>&1 &
     server=$!
     await_listener "$server" "$port"
-    timeout 60 fi_pingpong -p npu -e rdm -P "$port" -I 5 -S all -c "$@" 127.0.0.1 >"$scratch/client" 2>&1 ||
+    timeout 300 fi_pingpong -p npu -e rdm -P "$port" -I 5 -S all -c "$@" 127.0.0.1 >"$scratch/client" 2>&1 ||
         complain "client of fi_pingpong $*: $(cat "$scratch/client")"
     wait "$server" || complain "server of fi_pingpong $*: $(cat "$scratch/server")"
     grep -q '^6m' "$scratch/client" || complain "fi_pingpong $*: not all sizes: $(cat "$scratch/client")"

@@ -23,7 +23,7 @@ static void echo(const char *service)
     for (int i = 0; i < 20; i++) {
         struct fi_cq_tagged_entry entry;
         check_is(fi_recv(end.side.ep, bytes, sizeof(bytes), NULL, FI_ADDR_UNSPEC, NULL), 0);
-        check_is(fi_cq_sread(end.side.cq, &entry, 1, NULL, 10000), 1);
+        check_is(fi_cq_sread(end.side.cq, &entry, 1, NULL, 60000), 1);
         send_to(&end, back, bytes, entry.len);
     }
     end_close(&end);
@@ -51,7 +51,7 @@ static void peers_meet_by_node_and_service_and_sleep_meanwhile(void)
         check_is(fi_recv(end.side.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
         check_is(fi_send(end.side.ep, out, size, NULL, there, NULL), 0);
         for (int n = 0; n < 2; n++)
-            check_is(fi_cq_sread(end.side.cq, &entry, 1, NULL, 10000), 1);
+            check_is(fi_cq_sread(end.side.cq, &entry, 1, NULL, 60000), 1);
         check(is_filled(in, size, (unsigned)i));
     }
     end_child(pid);

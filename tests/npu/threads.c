@@ -82,7 +82,7 @@ static void a_sleeper_is_woken_while_others_poll(void)
     for (int i = 0; i < 20; i++) {
         struct fi_cq_tagged_entry entry;
         check_is(fi_recv(pair.b.ep, &in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
-        check(pthread_create(&thread, NULL, sleep_for_one, (void *)20000) == 0);
+        check(pthread_create(&thread, NULL, sleep_for_one, (void *)60000) == 0);
         for (int turn = 0; turn < 500; turn++)
             check_is(fi_cq_read(pair.a.cq, &entry, 1), -FI_EAGAIN);
         check_is(fi_inject(pair.a.ep, &out, 1, pair.a.peer), 0);

@@ -48,7 +48,7 @@ static bool run_one(const struct npusim_test *test)
     int status = 0;
     pid_t pid = fork();
     if (!pid) {
-        alarm(60);
+        alarm(300);
         load();
         test->run();
         exit(0);

@@ -29,7 +29,7 @@ static void sleep_until(struct cf *cf, const uint64_t *counter, uint64_t value)
     while (*counter < value) {
         if (cf->iface->transport->progress(cf->iface))
             continue;
-        CF_CHECK(sleep_ms(cf, 10000), "a wake-up was lost: %llu of %llu", (unsigned long long)*counter,
+        CF_CHECK(sleep_ms(cf, CF_WAIT_MS), "a wake-up was lost: %llu of %llu", (unsigned long long)*counter,
                  (unsigned long long)value);
     }
 }
@@ -94,7 +94,7 @@ static void room_wakes_a_sleeping_sender(struct cf *cf)
             CF_CHECK(status == HCOMM_OK || status == HCOMM_AGAIN, "send: %s", hcomm_strerror(status));
             i += status == HCOMM_OK;
             if (status == HCOMM_AGAIN && !cf->iface->transport->progress(cf->iface))
-                CF_CHECK(sleep_ms(cf, 10000), "room came, but no wake-up (message %d)", i);
+                CF_CHECK(sleep_ms(cf, CF_WAIT_MS), "room came, but no wake-up (message %d)", i);
         }
         while (cf->rank == 1 && cf->received[0] < goal) {
             if (cf->received[0] % 97 == 0)

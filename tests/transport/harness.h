@@ -15,8 +15,8 @@ enum {
     CF_ADDR_MAX = 1024,
     CF_SCRATCH = 4096,
     CF_FLAGS = 16,
-    CF_WAIT_MS = 20000, /* until a condition that must come true counts as a hang */
-    CF_CASE_MS = 60000, /* until a whole case counts as hung */
+    CF_WAIT_MS = 60000, /* until a condition that must come true counts as a hang */
+    CF_CASE_MS = 300000, /* until a whole case counts as hung */
 };
 
 enum cf_kind { CF_SHORT, CF_BCOPY, CF_ZCOPY, CF_KINDS };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT_MS = 20000 };
+enum { WAIT_MS = 60000 };
 
 struct side {
     struct hc_settings settings;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 20000, MESSAGES = 4096, ID = 7 };
+enum { WAIT_MS = 60000, MESSAGES = 4096, ID = 7 };
 
 struct side {
     struct hc_settings settings;
