@@ -10,10 +10,11 @@ wrong=0 tried=0
 fresh_tree() {
     rm -rf "$scratch/tree"
     mkdir -p "$scratch/tree/include/hcomm" "$scratch/tree/runtime/base" "$scratch/tree/runtime/core" \
-        "$scratch/tree/transports/shm" "$scratch/tree/transports/ofi" "$scratch/tree/tools"
+        "$scratch/tree/transports/shm" "$scratch/tree/transports/ofi" "$scratch/tree/tools" "$scratch/tree/tests/multi"
     cd "$scratch/tree" || exit 99
     printf '#ifndef HCOMM_H\n#define HCOMM_H\n#include <stddef.h>\nint hcomm_x(size_t n);\n#endif\n' >include/hcomm.h
     printf '#include <hcomm.h>\n\nint hcomm_x(size_t n)\n{\n    return (int)n;\n}\n' >runtime/base/x.c
+    printf '#!/bin/sh\ntimeout 300 true\n' >tests/multi/x.sh
     : >runtime/core/core.h
     : >transports/ofi/ofi.h
     cd - >/dev/null || exit 99
@@ -65,6 +66,9 @@ refuses names include/hcomm.h '#define MAXIMUM 3\n' "a macro without the prefix"
 refuses names runtime/base/x.c "/* TO""DO: later */\n" "unfinished work"
 refuses headers include/hcomm.h 'uint32_t hcomm_y(void);\n' "a type whose header is missing"
 refuses headers include/hcomm.h 'int hcomm_y(int class);\n' "a word of C++"
+
+refuses scripts tests/multi/x.sh 'if true\n' "a script that cannot be read"
+refuses scripts tests/multi/x.sh "timeout 6"'0 true\n' "a limit that a slow machine exceeds"
 
 echo "$tried runs, $wrong wrong"
 [ "$tried" -gt 0 ] && [ "$wrong" -eq 0 ]

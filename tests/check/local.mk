@@ -6,6 +6,7 @@ HC_CHECKS = \
 	tests/check/lengths.sh \
 	tests/check/manual.sh \
 	tests/check/names.sh \
+	tests/check/scripts.sh \
 	tests/check/settings.sh \
 	tests/check/symbols.sh \
 	tests/check/traps.sh

@@ -17,7 +17,7 @@ result=0
 # across TRANSPORTS RANKS
 across() {
     # shellcheck disable=SC2016
-    limited 120 ip netns exec "$host_a" env HCOMM_TRANSPORTS="$1" ./hcommrun --oversubscribe -n "$2" sh -c \
+    limited 300 ip netns exec "$host_a" env HCOMM_TRANSPORTS="$1" ./hcommrun --oversubscribe -n "$2" sh -c \
         'case $PMIX_RANK in '$(($2 - 1))') exec nsenter --net="/run/netns/$host_b" "$@" ;; *) exec "$@" ;; esac' \
         sh tests/multi/device_messages >"$scratch/out" 2>&1 </dev/null && return
     echo "FAIL: $2 ranks on two hosts over $1; it printed:"
