@@ -281,7 +281,8 @@ static bool limits_hold(const struct hc_iface_attr *a)
            a->eager_max + 64 <= a->bcopy_max && a->latency > 0 && a->bandwidth > 0 && a->overhead >= 0 &&
            !(a->caps & HC_CAP_ZCOPY) == !a->zcopy_max && !remote == !a->rma_max && !remote == !a->rkey_max &&
            ((a->caps & HC_CAP_RMA) || a->get_min == SIZE_MAX) && !(a->caps & HC_CAP_MAP) == !a->map_min &&
-           !(a->caps & HC_CAP_SHARE) == !a->share_min && !(a->caps & HC_CAP_SHARE) == !a->share_map_min;
+           !(a->caps & HC_CAP_SHARE) == !a->share_min && !(a->caps & HC_CAP_SHARE) == !a->share_map_min &&
+           !(a->caps & HC_CAP_SHARE) == !a->fetch_min;
 }
 
 static bool calls_there(const struct hc_transport *t, unsigned caps)

@@ -125,6 +125,9 @@ struct hc_iface_attr {
     /* HC_CAP_SHARE, payloads from which both sides copy; SIZE_MAX: never. Of memory that is mapped on both
      * sides, and of other memory. */
     size_t share_map_min, share_min;
+    /* HC_CAP_SHARE: payload of other memory from which one copy, shared or the receiver's alone, competes with
+     * pieces (runtime/core/chooser.h); at most share_min; SIZE_MAX: never. */
+    size_t fetch_min;
     double latency, bandwidth, overhead; /* s, B/s, s */
 };
 

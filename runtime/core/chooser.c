@@ -61,7 +61,7 @@ struct hc_choice hc_chooser_pick(struct hc_chooser *chooser, size_t size, uint64
     class->in_flight++;
     uint32_t together = class->in_flight - class->older;
     class->wanted = together > class->wanted ? together : class->wanted;
-    return (struct hc_choice){class->shared ? HC_WAY_SHARED : HC_WAY_PIECES, class->run};
+    return (struct hc_choice){class->shared ? HC_WAY_ONE_COPY : HC_WAY_PIECES, class->run};
 }
 
 /* ---- ends ---- */

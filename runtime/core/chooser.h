@@ -1,7 +1,7 @@
 /*
- * Which of two ways a large message takes, learned per peer while receiving: in pieces through the
- * transport's own memory (two copies, each side makes one), or in one copy by the kernel that both sides
- * share. Which is faster depends on how far apart the processors are, on the pages of the buffers and on how
+ * Which of two ways a message of rendezvous takes, learned per peer while receiving: in pieces through the
+ * transport's own memory (two copies, each side makes one), or in one copy by the kernel, which the receiver
+ * makes alone or, of large ones, both sides share. Which is faster depends on how far apart the processors are, on the pages of the buffers and on how
  * many messages are under way at once; none of it is known in advance and all of it changes. So the receiver
  * times its messages, stays with the faster way, and tries the other one from time to time.
  *
@@ -17,11 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum hc_way { HC_WAY_NONE, HC_WAY_PIECES, HC_WAY_SHARED };
+enum hc_way { HC_WAY_NONE, HC_WAY_PIECES, HC_WAY_ONE_COPY };
 
 enum {
-    HC_CHOOSER_CLASSES = 4,   /* of sizes, each four times the one before */
-    HC_CHOOSER_SMALLEST = 18, /* the first begins at 2^18 bytes */
+    HC_CHOOSER_CLASSES = 7,   /* of sizes, each four times the one before */
+    HC_CHOOSER_SMALLEST = 12, /* the first begins at 2^12 bytes */
     HC_CHOOSER_PERIOD = 32,   /* blocks between trials of the slower way, if it is not much slower */
     HC_CHOOSER_RARELY = 4,    /* times as many, if it is */
     HC_CHOOSER_BLOCK = 4,     /* messages in a block at least */

@@ -19,9 +19,16 @@ bool hc_mapped_shares(const struct hcomm_request *request)
     return request->accept >= (mapped ? attr->share_map_min : attr->share_min);
 }
 
+/* Whether one copy by the kernel and pieces compete. */
+static bool is_learned(const struct hcomm_request *request)
+{
+    const struct hc_iface_attr *attr = request->peer->attr;
+    return (attr->caps & HC_CAP_SHARE) && request->accept >= attr->fetch_min && !hc_mapped_is_direct(request);
+}
+
 enum hc_way hc_mapped_choose(struct hcomm_request *request)
 {
-    if (hc_mapped_is_direct(request) || !hc_mapped_shares(request))
+    if (!is_learned(request))
         return HC_WAY_NONE;
     request->choice = hc_chooser_pick(&request->peer->chooser, request->accept, hc_clock_ns());
     return request->choice.way;

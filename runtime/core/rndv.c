@@ -97,7 +97,7 @@ static bool wants_rma(const struct hcomm_request *request)
     if (attr->rkey_max > HC_RKEY_MAX || request->context->settings.bandwidth_limit)
         return false;
     return ((attr->caps & HC_CAP_RMA) && request->capacity >= attr->get_min) ||
-           ((attr->caps & HC_CAP_SHARE) && request->capacity >= attr->share_min) ||
+           ((attr->caps & HC_CAP_SHARE) && request->capacity >= attr->fetch_min) ||
            hc_mapped_offers(request->peer, request->buf, request->capacity);
 }
 

@@ -68,6 +68,13 @@ P2P_TESTS = tests/multi/p2p.sh tests/multi/withdraw.sh
 dist_check_SCRIPTS += $(P2P_TESTS)
 TESTS += $(P2P_TESTS)
 
+# Messages of ordinary memory that the kernel may copy.
+check_PROGRAMS += tests/multi/one_copy
+tests_multi_one_copy_SOURCES = tests/multi/one_copy.c tests/multi/check.h
+tests_multi_one_copy_LDADD = libhcommrt.la
+dist_check_SCRIPTS += tests/multi/one_copy.sh
+TESTS += tests/multi/one_copy.sh
+
 # Messages through memory that is mapped into peers.
 check_PROGRAMS += tests/multi/mapped tests/multi/mapped_ends
 tests_multi_mapped_SOURCES = tests/multi/mapped.c tests/multi/check.h

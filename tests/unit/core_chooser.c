@@ -11,10 +11,10 @@ static unsigned run(struct hc_chooser *chooser, uint64_t *clock, unsigned messag
     unsigned shared = 0;
     for (unsigned i = 0; i < messages; i++) {
         struct hc_choice choice = hc_chooser_pick(chooser, SIZE, *clock);
-        *clock += choice.way == HC_WAY_SHARED ? shared_ns : pieces_ns;
+        *clock += choice.way == HC_WAY_ONE_COPY ? shared_ns : pieces_ns;
         hc_chooser_learn(chooser, choice, SIZE, *clock);
         *clock += 1000000; /* what the ranks do between messages counts for nothing */
-        shared += choice.way == HC_WAY_SHARED;
+        shared += choice.way == HC_WAY_ONE_COPY;
     }
     return shared;
 }
@@ -35,17 +35,17 @@ static unsigned run_window(struct hc_chooser *chooser, uint64_t *clock, uint64_t
     unsigned shared = 0;
     for (unsigned i = 0; i < WINDOW; i++) {
         choices[i] = hc_chooser_pick(chooser, SIZE, *clock);
-        shared += choices[i].way == HC_WAY_SHARED;
+        shared += choices[i].way == HC_WAY_ONE_COPY;
     }
     for (unsigned i = 0; i < WINDOW; i++) {
-        if (choices[i].way == HC_WAY_SHARED)
+        if (choices[i].way == HC_WAY_ONE_COPY)
             continue;
         *clock += pieces_ns;
         hc_chooser_learn(chooser, choices[i], SIZE, *clock);
     }
     *clock += shared * shared_ns;
     for (unsigned i = 0; i < WINDOW; i++)
-        if (choices[i].way == HC_WAY_SHARED)
+        if (choices[i].way == HC_WAY_ONE_COPY)
             hc_chooser_learn(chooser, choices[i], SIZE, ++*clock);
     return shared;
 }
@@ -133,11 +133,11 @@ Test(chooser, messages_in_flight_all_the_time_do_not_confuse)
     for (unsigned i = 0; i < MESSAGES + DEPTH; i++) {
         struct hc_choice *choice = &choices[i % DEPTH];
         if (i >= DEPTH) {
-            clock += choice->way == HC_WAY_SHARED ? 40000 : 30000;
+            clock += choice->way == HC_WAY_ONE_COPY ? 40000 : 30000;
             hc_chooser_learn(&chooser, *choice, SIZE, clock);
         }
         *choice = hc_chooser_pick(&chooser, SIZE, clock);
-        shared += choice->way == HC_WAY_SHARED;
+        shared += choice->way == HC_WAY_ONE_COPY;
     }
     cr_assert_leq(shared, MESSAGES / 6);
     cr_assert_geq(shared, DEPTH);
@@ -162,9 +162,13 @@ Test(chooser, messages_that_fail_are_forgotten)
 Test(chooser, sizes_learn_apart)
 {
     cr_assert_eq(hc_chooser_class(1), 0);
-    cr_assert_eq(hc_chooser_class(256 << 10), 0);
-    cr_assert_eq(hc_chooser_class(1 << 20), 1);
-    cr_assert_eq(hc_chooser_class((4 << 20) - 1), 1);
-    cr_assert_eq(hc_chooser_class(4 << 20), 2);
+    cr_assert_eq(hc_chooser_class(8 << 10), 0);
+    cr_assert_eq(hc_chooser_class(16 << 10), 1);
+    cr_assert_eq(hc_chooser_class((64 << 10) - 1), 1);
+    cr_assert_eq(hc_chooser_class(64 << 10), 2);
+    cr_assert_eq(hc_chooser_class(256 << 10), 3);
+    cr_assert_eq(hc_chooser_class(1 << 20), 4);
+    cr_assert_eq(hc_chooser_class((4 << 20) - 1), 4);
+    cr_assert_eq(hc_chooser_class(4 << 20), 5);
     cr_assert_eq(hc_chooser_class((size_t)1 << 40), HC_CHOOSER_CLASSES - 1);
 }

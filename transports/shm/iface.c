@@ -81,6 +81,7 @@ static const struct hc_iface_attr shm_attr = {
     .map_min = 16384,
     .share_map_min = 128 << 10,
     .share_min = 256 << 10,
+    .fetch_min = 8 << 10,
     .latency = 0.3e-6,
     .bandwidth = 25e9,
     .overhead = 0.05e-6,
@@ -91,11 +92,11 @@ static struct hc_iface_attr attr_of(bool cross, uint32_t local_size)
     struct hc_iface_attr attr = shm_attr;
     if (!cross) {
         attr.caps &= ~(unsigned)HC_CAP_RMA;
-        attr.share_min = SIZE_MAX;
+        attr.share_min = attr.fetch_min = SIZE_MAX;
     }
     if ((long)local_size > sysconf(_SC_NPROCESSORS_ONLN)) { /* two copy no faster than one */
         attr.get_min = cross ? GET_MIN_SHARED_CORE : SIZE_MAX;
-        attr.share_min = attr.share_map_min = SIZE_MAX;
+        attr.share_min = attr.share_map_min = attr.fetch_min = SIZE_MAX;
     }
     return attr;
 }
@@ -145,8 +146,9 @@ static void tell_eager(struct hc_resource *resource, const struct hc_iface_attr 
 static void tell_rendezvous(struct hc_resource *resource, const struct hc_iface_attr *attr)
 {
     hc_transport_tell(resource, "above in pieces through chunks");
-    if (attr->share_min != SIZE_MAX)
-        hc_transport_tell(resource, "from %s in pieces or one shared copy (learned per peer and size)",
+    if (attr->fetch_min != SIZE_MAX)
+        hc_transport_tell(resource,
+                          "or in one copy, which both sides share from %s (learned per peer and size)",
                           hc_transport_size_text(attr->share_min).text);
     if (attr->get_min != SIZE_MAX)
         hc_transport_tell(resource, "from %s one copy by the receiver (more ranks than processors)",
