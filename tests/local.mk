@@ -18,30 +18,6 @@ include tests/failure/local.mk
 include tests/attack/local.mk
 EXTRA_DIST += tests/lsan.supp
 
-# Tests that wait more than they work, for time-outs and for processes to end, and look at nothing that other tests
-# do: scripts/test runs several at a time.
-HC_PATIENT_TESTS = \
-	tests/attack/attack.sh \
-	tests/attack/launcher.sh \
-	tests/attack/strangers.sh \
-	tests/failure/device_faults.sh \
-	tests/failure/late.sh \
-	tests/failure/survivors.sh \
-	tests/launcher/args.sh \
-	tests/launcher/exit.sh \
-	tests/launcher/kill.sh \
-	tests/launcher/pmix.sh \
-	tests/launcher/stdio.sh \
-	tests/multi/barriers.sh \
-	tests/multi/boot_hcommrun.sh \
-	tests/multi/boot_openmpi.sh \
-	tests/multi/boot_slurm.sh \
-	tests/multi/openmpi.sh \
-	tests/multi/settings.sh \
-	tests/multi/slurm.sh \
-	tests/multi/withdraw.sh
 print-tests:
 	@echo $(TESTS)
-print-patient-tests:
-	@echo $(HC_PATIENT_TESTS)
-.PHONY: print-tests print-patient-tests
+.PHONY: print-tests

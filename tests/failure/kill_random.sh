@@ -3,6 +3,10 @@
 # entry in /dev/shm, no temporary directory.
 #   KILLS=N rounds (200; 40 with sanitizers), SEED=N
 set -u
+# A /dev/shm of its own, where that may be had: other tests, which may run at the same time, use the machine's.
+if [ -z "${HC_OWN_SHM-}" ] && unshare -m mount -t tmpfs tmpfs /dev/shm 2>/dev/null; then
+    HC_OWN_SHM=1 exec unshare -m sh -c 'mount -t tmpfs tmpfs /dev/shm && exec "$0"' "$0"
+fi
 build=${top_builddir:-.}
 program=$build/tests/failure/traffic
 rounds=${KILLS:-$([ -n "${HC_SANITIZE-}" ] && echo 40 || echo 200)}
