@@ -41,8 +41,7 @@ enum hc_cap {
     HC_CAP_SYNC = 1u << 3,  /* sync_area, ep_sync_area, ep_wake: loads and stores reach the peer's words */
     HC_CAP_ZCOPY = 1u << 4, /* am_zcopy */
     HC_CAP_MAP = 1u << 5,   /* memory of arenas is mapped into peers: RMA works for it, and rkey_is_mapped */
-    HC_CAP_WIDE_WINDOW = 1u << 7, /* round trips are long: peers are granted a larger eager window */
-    HC_CAP_SHARE = 1u << 6,       /* put and get complete at once, so both sides may copy: shares, ep_share */
+    HC_CAP_SHARE = 1u << 6, /* put and get complete at once, so both sides may copy: shares, ep_share */
 };
 
 struct hc_transport;

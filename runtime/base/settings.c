@@ -35,10 +35,8 @@ static const struct hc_setting settings[] = {
          "staging memory for pipelined large messages; as much again for device memory and for transfers"},
     {AT(send_buffer_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = GIB, .def = MIB,
      .help = "bytes of small messages queued per peer before a send waits instead of copying"},
-    {AT(recv_buffer_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = GIB, .def = 256 * KIB,
-     .help =
-         "eager window: bytes one peer may send ahead of the receives, rendezvous beyond; unless set, 4 MiB "
-         "over networks"},
+    {AT(recv_buffer_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = GIB, .def = 4 * MIB,
+     .help = "eager window: bytes one peer may send ahead of the receives, rendezvous beyond"},
     {AT(buffer_pool_size), .type = HC_SETTING_SIZE, .min = MIB, .max = 64 * GIB, .def = 64 * MIB,
      .help = "bytes of unexpected messages a process holds before it stops granting eager window"},
     {AT(mem_pool_size), .type = HC_SETTING_SIZE, .min = 64 * KIB, .max = 1024 * GIB, .def = 256 * MIB,

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { BLOB_MAGIC = 0x62636368 /* "hccb" */, BLOB_VERSION = 3 };
+enum { BLOB_MAGIC = 0x62636368 /* "hccb" */, BLOB_VERSION = 4 };
 
 struct blob_head {
     uint32_t magic;
@@ -17,7 +17,7 @@ struct blob_head {
     uint16_t cpuset_len;
     uint32_t device_pid;
     int32_t nic_distance;
-    uint32_t wide_window;
+    uint32_t reserved;
 };
 _Static_assert(sizeof(struct blob_head) == 48, "wire size");
 
@@ -67,7 +67,6 @@ static bool put_all(struct cursor *cursor, const struct hc_blob *blob)
         .host_id = blob->host_id,
         .pid = blob->pid,
         .eager_window = blob->eager_window,
-        .wide_window = blob->wide_window,
         .numa_node = blob->numa_node,
         .device = blob->device,
         .device_pid = blob->device_pid,
@@ -166,7 +165,6 @@ hcomm_status_t hc_blob_parse(const void *bytes, size_t size, struct hc_blob *blo
         .host_id = head.host_id,
         .pid = head.pid,
         .eager_window = head.eager_window,
-        .wide_window = head.wide_window,
         .numa_node = head.numa_node,
         .device = head.device,
         .device_pid = head.device_pid,

@@ -26,7 +26,6 @@ struct hc_blob {
     uint64_t host_id; /* equal on equal hosts: hash of boot id and pid name space */
     uint32_t pid;
     uint32_t eager_window; /* bytes a peer may send ahead */
-    uint32_t wide_window;  /* the same through a transport of HC_CAP_WIDE_WINDOW */
     int32_t numa_node;
     int32_t device;       /* physical device id, -1 = none */
     int32_t nic_distance; /* of the device, in PCIe bridges; -1 = not known */

@@ -68,21 +68,6 @@ static uint64_t share_of_pool(const struct hcomm_context *context, uint64_t want
     return share < LEAST ? LEAST : share;
 }
 
-static bool is_default(const struct hcomm_context *context, const char *name)
-{
-    for (size_t i = 0; i < hc_settings_table.count; i++)
-        if (strcmp(hc_settings_table.settings[i].name, name) == 0)
-            return context->origins[i] == HC_ORIGIN_DEFAULT;
-    return false;
-}
-
-/* A window of 64 messages of 64 KiB keeps a network busy; what the user asks for holds everywhere. */
-static uint64_t wide_window(const struct hcomm_context *context)
-{
-    enum { WIDE_WINDOW = 4 << 20 };
-    return is_default(context, "recv_buffer_size") ? WIDE_WINDOW : context->settings.recv_buffer_size;
-}
-
 static hcomm_status_t load_settings(struct hcomm_context *context, const hcomm_config_t *config)
 {
     hcomm_status_t status = hc_settings_load(config, &context->settings, context->origins);
@@ -114,7 +99,6 @@ static hcomm_status_t join_job(struct hcomm_context *context)
     (void)snprintf(context->job_id, sizeof(context->job_id), "%s.%u", context->job->name_space, instance);
     context->host_id = find_host_id(context->job->hostname);
     context->eager_window = share_of_pool(context, context->settings.recv_buffer_size);
-    context->wide_window = share_of_pool(context, wide_window(context));
     find_oversubscription(context);
     return hc_topo_own_cpuset(context->cpuset, sizeof(context->cpuset));
 }
@@ -225,7 +209,6 @@ hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, s
         .host_id = context->host_id,
         .pid = (uint32_t)getpid(),
         .eager_window = (uint32_t)context->eager_window,
-        .wide_window = (uint32_t)context->wide_window,
         .numa_node = -1,
         .device = context->device ? hc_device_physical(context->device) : -1,
         .nic_distance = context->nic_distance,

@@ -325,7 +325,6 @@ struct hcomm_context {
     uint32_t *id_next;
     size_t unexpected_bytes;
     uint64_t eager_window; /* what each peer may send ahead of receives */
-    uint64_t wide_window;  /* the same through a transport of HC_CAP_WIDE_WINDOW */
 
     struct hc_list comms;
     struct hcomm_comm *world, *self;

@@ -239,7 +239,7 @@ static void become_ready(struct hc_peer *peer, struct hc_ep *ep)
     peer->direct_limit = direct_limit(peer);
     peer->gathers =
         peer->context->settings.mode == HC_MODE_SMALL_MSG && peer->rank != peer->context->job->rank;
-    peer->window = peer->attr->caps & HC_CAP_WIDE_WINDOW ? peer->info.wide_window : peer->info.eager_window;
+    peer->window = peer->info.eager_window;
     peer->credit = peer->window;
     peer->state = HC_PEER_READY;
     hc_list_remove(&peer->fetching);

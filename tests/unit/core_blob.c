@@ -9,7 +9,6 @@ static const struct hc_blob sample = {
     .host_id = 0x1122334455667788,
     .pid = 4711,
     .eager_window = 262144,
-    .wide_window = 4194304,
     .numa_node = -1,
     .device = 3,
     .device_pid = 77,
@@ -35,7 +34,7 @@ Test(core_blob, what_is_packed_is_parsed)
     struct hc_blob blob;
     cr_assert_eq(hc_blob_parse(bytes, size, &blob), HCOMM_OK);
     cr_assert(blob.host_id == sample.host_id && blob.pid == sample.pid);
-    cr_assert(blob.eager_window == sample.eager_window && blob.wide_window == sample.wide_window);
+    cr_assert(blob.eager_window == sample.eager_window);
     cr_assert(blob.numa_node == -1 && blob.device == 3 && blob.device_pid == 77);
     cr_assert(blob.hostname_len == 6 && memcmp(blob.hostname, "node17", 6) == 0);
     cr_assert(blob.cpuset_len == 5 && memcmp(blob.cpuset, "0-3,8", 5) == 0);

@@ -75,6 +75,7 @@ UNIT_TESTS += tests/unit/copy_bytes \
 	tests/unit/shm_pool \
 	tests/unit/shm_ring \
 	tests/unit/shm_segment \
+	tests/unit/shm_tuner \
 	tests/unit/transport_select
 tests_unit_copy_bytes_SOURCES = tests/unit/copy_bytes.c
 tests_unit_copy_bytes_CFLAGS = $(UNIT_CFLAGS)
@@ -94,6 +95,9 @@ tests_unit_shm_ring_LDADD = $(UNIT_LIBS)
 tests_unit_shm_segment_SOURCES = tests/unit/shm_segment.c
 tests_unit_shm_segment_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_shm_segment_LDADD = $(UNIT_LIBS)
+tests_unit_shm_tuner_SOURCES = tests/unit/shm_tuner.c
+tests_unit_shm_tuner_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_shm_tuner_LDADD = $(UNIT_LIBS)
 tests_unit_transport_select_SOURCES = tests/unit/transport_select.c
 tests_unit_transport_select_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_transport_select_LDADD = $(UNIT_LIBS)

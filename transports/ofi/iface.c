@@ -349,8 +349,7 @@ void hc_ofi_fill_attr(const struct hc_ofi_profile *profile, const struct fi_info
     size_t message_max = info->ep_attr->max_msg_size;
     bool rma = (info->caps & FI_RMA) != 0;
     attr->caps = HC_CAP_ZCOPY | (rma ? HC_CAP_RMA : 0) |
-                 (profile->wait != HC_OFI_WAIT_NONE ? HC_CAP_EVENT : 0) |
-                 (profile->scope == HC_OFI_SCOPE_IP ? HC_CAP_WIDE_WINDOW : 0);
+                 (profile->wait != HC_OFI_WAIT_NONE ? HC_CAP_EVENT : 0);
     if (rma && (info->caps & FI_HMEM))
         attr->caps |= HC_CAP_DEVICE_MEM;
     attr->addr_max = HC_OFI_ADDRESS_MAX;

@@ -54,7 +54,7 @@ static void write_parts(struct hc_shm_ep *ep, uint8_t id, unsigned char *chunk, 
 {
     const unsigned char *from = data;
     enum hc_shm_kind kind = HC_SHM_CHUNK;
-    bool past = hc_shm_tuner_begin(&ep->tuner);
+    bool past = hc_shm_tuner_begin(&ep->tuner) == HC_SHM_WAY_PAST;
     size_t told = 0;
     while (told < total) {
         size_t end = total - told < part + part / 2 ? total : told + part;
@@ -95,34 +95,46 @@ static hcomm_status_t send_long(struct hc_shm_ep *ep, uint8_t id, const void *hd
     return HCOMM_OK;
 }
 
-/* Copy a long payload the way that is faster to this peer; whether that was through the caches. */
-static bool copy_tuned(struct hc_shm_tuner *tuner, unsigned char *to, const void *from, size_t len)
+/* Copy a payload the way that is faster to this peer; whether that was through the caches. */
+static bool copy_payload(struct hc_shm_tuner *tuner, unsigned char *to, const void *from, size_t len)
 {
-    bool past = hc_shm_tuner_begin(tuner);
-    if (past)
-        hc_copy_past(to, from, len);
-    else
+    if (hc_likely(len < HC_SHM_TUNER_MIN)) {
+        hc_copy(to, from, len);
+        return true;
+    }
+    enum hc_shm_way way = hc_shm_tuner_begin(tuner);
+    if (way == HC_SHM_WAY_LINES)
+        hc_copy_long(to, from, len);
+    else if (way == HC_SHM_WAY_PIECES)
         hc_copy_through(to, from, len);
+    else
+        hc_copy_past(to, from, len);
     hc_shm_tuner_end(tuner, len);
-    return !past;
+    return way != HC_SHM_WAY_PAST;
 }
 
-/* The whole message in the ring. */
+/*
+ * The whole message in the ring. Its first line comes last: the receiver looks at it all the time, and would
+ * take it away between the payload and the header.
+ */
 static hcomm_status_t send_inline(struct hc_shm_ep *ep, uint8_t id, const void *hdr, size_t hdr_len,
                                   const void *data, size_t len)
 {
-    size_t total = hdr_len + len;
+    size_t total = hdr_len + len, first = HC_SHM_LINE_MAX - hdr_len;
     uint32_t lines = hc_shm_lines_for(total);
     struct hc_shm_line *line = reserve(ep, lines);
     if (hc_unlikely(!line))
         return hc_shm_ep_block(ep, lines);
-    hc_copy(line->data, hdr, hdr_len);
     bool cached = true;
-    if (hc_unlikely(len >= HC_SHM_TUNER_MIN))
-        cached = copy_tuned(&ep->short_tuner, line->data + hdr_len, data, len);
+    if (hc_likely(len > first))
+        cached = copy_payload(&ep->short_tuner, (unsigned char *)(line + 1),
+                              (const unsigned char *)data + first, len - first);
     else
-        hc_copy(line->data + hdr_len, data, len);
-    hc_shm_commit(&ep->out, line, lines, hc_shm_header(HC_SHM_INLINE, id, (uint32_t)total), cached);
+        first = len;
+    hc_copy_line_part(line->data, hdr, hdr_len);
+    hc_copy_line_part(line->data + hdr_len, data, first);
+    hc_shm_commit(&ep->out, line, lines, hc_shm_header(HC_SHM_INLINE, id, (uint32_t)total),
+                  cached && lines <= HC_SHM_STAY_LINES);
     hc_shm_peer_notify(ep->peer, HC_SHM_SLEEP_MESSAGE);
     return HCOMM_OK;
 }
@@ -223,7 +235,7 @@ hcomm_status_t hc_shm_am_bcopy(struct hc_ep *base, uint8_t id, hc_pack_fn pack, 
     if (hc_unlikely(index == HC_SHM_NO_CHUNK))
         return hc_shm_ep_block(ep, HC_SHM_BCOPY_INLINE_LINES | HC_SHM_BLOCKED_CHUNK);
     unsigned char *chunk = (unsigned char *)hc_shm_pool_chunk(&iface->pool, index) + BCOPY_OFFSET;
-    hc_copy_bypass = hc_shm_tuner_begin(&ep->tuner);
+    hc_copy_bypass = hc_shm_tuner_begin(&ep->tuner) == HC_SHM_WAY_PAST;
     size_t len = pack(chunk, arg);
     hc_copy_bypass = false;
     hc_shm_tuner_end(&ep->tuner, len);

@@ -72,6 +72,8 @@ hcomm_status_t hc_shm_ep_create(struct hc_iface *base, uint32_t peer, const void
     if (!e)
         return hc_error(HCOMM_ERR_NO_MEMORY, "shm: no memory for an endpoint");
     e->base = (struct hc_ep){.iface = base, .peer = peer};
+    e->tuner.ways = e->put_tuner.ways = HC_SHM_WAY_PAST + 1;
+    e->short_tuner.ways = HC_SHM_WAYS;
     hcomm_status_t status = hc_shm_peer_get(iface, &addr, &e->peer);
     if (status != HCOMM_OK) {
         free(e);

@@ -132,7 +132,7 @@ hcomm_status_t hc_shm_put(struct hc_ep *base, const void *local, size_t len, str
     if (status != HCOMM_OK)
         return status;
     if (key->mapping) {
-        hc_copy_bypass = hc_shm_tuner_begin(&ep->put_tuner);
+        hc_copy_bypass = hc_shm_tuner_begin(&ep->put_tuner) == HC_SHM_WAY_PAST;
         hc_copy(key->mapped + (remote - key->addr), local, len);
         hc_copy_bypass = false;
         hc_shm_tuner_end(&ep->put_tuner, len);

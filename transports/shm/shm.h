@@ -38,6 +38,7 @@ enum {
     HC_SHM_HOT_MIN = 16,   /* chunks in rotation: bounds of what hc_shm_hot_chunks() finds */
     HC_SHM_HOT_MAX = 64,
     HC_SHM_GROW_BYTES = 1 << 20, /* to send before a chunk that nothing waits for joins the rotation */
+    HC_SHM_FETCH_LINES = 16,     /* of a record that the receiver's processor fetches at a time */
     HC_SHM_BATCH = 32,           /* records taken from one ring per poll: bounds how long others wait */
 };
 

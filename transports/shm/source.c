@@ -132,6 +132,14 @@ static inline void advance(struct hc_shm_iface *iface, struct hc_shm_source *sou
         tell_room(iface, source);
 }
 
+/* All lines of a record travel at once, while the runtime looks at the first one. */
+static inline void fetch_lines(const struct hc_shm_line *line, uint32_t lines)
+{
+    uint32_t count = lines < HC_SHM_FETCH_LINES ? lines : HC_SHM_FETCH_LINES;
+    for (uint32_t i = 1; i < count; i++)
+        __builtin_prefetch(line + i);
+}
+
 static hcomm_status_t deliver_kind(struct hc_shm_iface *iface, struct hc_shm_source *source, uint64_t header)
 {
     switch (hc_shm_header_kind(header)) {
@@ -156,8 +164,10 @@ static bool deliver_any(struct hc_shm_iface *iface, struct hc_shm_source *source
     if (hc_unlikely(!lines))
         status = hc_error(HCOMM_ERR_PROTOCOL, "a record with header %#llx is malformed",
                           (unsigned long long)header);
-    else
+    else {
+        fetch_lines(hc_shm_front(&source->in), lines);
         status = deliver_kind(iface, source, header);
+    }
     if (hc_unlikely(status != HCOMM_OK)) {
         give_up(iface, source, status);
         return false;
