@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 
+START_LIMIT = 60  # s until a server listens
 MEASURES = {
     ("latency", "average"): "latency",
     ("multi_lat", "average"): "latency",
@@ -214,7 +215,24 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def pair(run, server, client, environment=None):
+def listens(port):
+    """Whether some process of this machine listens at the port."""
+    for table in "/proc/net/tcp", "/proc/net/tcp6":
+        with open(table) as file:
+            fields = [line.split() for line in file][1:]
+        if any(row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == int(port) for row in fields):
+            return True
+    return False
+
+
+def await_listener(server, port):
+    """Until the server listens, has ended, or START_LIMIT is over; its client, which tries once, tells what is wrong."""
+    end_at = time.monotonic() + START_LIMIT
+    while not listens(port) and server.poll() is None and time.monotonic() < end_at:
+        time.sleep(0.02)
+
+
+def pair(run, port, server, client, environment=None):
     """Output of the client of a client and server pair, on the first and the last processor."""
     place = lambda cpu, command: ["taskset", "-c", str(cpu)] + command
     background = subprocess.Popen(
@@ -226,7 +244,7 @@ def pair(run, server, client, environment=None):
         start_new_session=True,
     )
     try:
-        time.sleep(0.3)  # neither program says when it listens
+        await_listener(background, port)
         return call(run, place(run.processors[-1], client), environment)
     finally:
         try:
@@ -259,7 +277,7 @@ class Ucx:
             port = str(free_port())
             command = ["ucx_perftest", "-p", port]
             client = ["-t", test, "-s", str(size), "-n", str(n), "-w", str(max(n // 10, 10)), "-f", "-v"]
-            output = pair(run, command, command[:1] + ["127.0.0.1"] + command[1:] + client, environment)
+            output = pair(run, port, command, command[:1] + ["127.0.0.1"] + command[1:] + client, environment)
             yield from self.read(output, test, size)
 
     def read(self, output, test, size):
@@ -290,7 +308,7 @@ class Fabric:
         port = str(free_port())
         common = ["-p", self.provider, "-e", "rdm", "-S", str(self.size), "-I", str(repeats(self.size, 5000, 500))]
         server, client = ["fi_pingpong", "-B", port] + common, ["fi_pingpong", "-P", port] + common + ["127.0.0.1"]
-        lines = [line.split() for line in pair(run, server, client).splitlines() if line[:1].isdigit()]
+        lines = [line.split() for line in pair(run, port, server, client).splitlines() if line[:1].isdigit()]
         if not lines:
             raise Failed(f"fi_pingpong {self.provider}: no figures in its output")
         yield "latency", self.size, float(lines[-1][6])
