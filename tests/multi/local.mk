@@ -64,7 +64,7 @@ tests_multi_p2p_withdraw_SOURCES = tests/multi/p2p_withdraw.c tests/multi/p2p_ca
 tests_multi_p2p_withdraw_LDADD = libhcommrt.la
 tests_multi_p2p_huge_SOURCES = tests/multi/p2p_huge.c tests/multi/p2p_cases.h tests/multi/check.h
 tests_multi_p2p_huge_LDADD = libhcommrt.la
-P2P_TESTS = tests/multi/p2p.sh tests/multi/withdraw.sh
+P2P_TESTS = tests/multi/p2p.sh tests/multi/p2p_modes.sh tests/multi/withdraw.sh
 dist_check_SCRIPTS += $(P2P_TESTS)
 TESTS += $(P2P_TESTS)
 
