@@ -129,7 +129,7 @@ static void scenario_cancel(void)
 {
     open_boot(TIMEOUT_MS);
     for (int i = 0; i < 200; i++) {
-        char key[16];
+        char key[24];
         struct hc_boot_op *op = malloc(sizeof(*op));
         (void)snprintf(key, sizeof(key), "key.%d", i);
         CHECK(hc_boot_get(boot, (job->rank + 1) % job->size, key, op) == HCOMM_OK);
@@ -182,7 +182,7 @@ static void scenario_instances(void)
 {
     for (int round = 0; round < 3; round++) {
         struct hc_boot *other = NULL;
-        char key[16];
+        char key[24];
         (void)snprintf(key, sizeof(key), "round.%d", round);
         open_boot(TIMEOUT_MS);
         CHECK(hc_boot_open(TIMEOUT_MS, &other) == HCOMM_OK);
