@@ -14,7 +14,6 @@ enum {
     BATCH_ROOM = 8192,
     BATCH_FIRST = 256, /* bytes of the first batch after a rest */
     CONTROL_MAX = HC_RKEY_MAX + 64,
-    ANSWER_HEAD = 48, /* of an answer: a transport's header may have to fit a cache line with its own */
 };
 
 /* A message that waits for the ep, for room, or for its turn: a copy of its own, or the sender's request. */
@@ -500,8 +499,7 @@ static unsigned advance_send_queue(struct hc_peer *peer)
 
 static hcomm_status_t transmit_control(struct hc_peer *peer, uint8_t id, const void *header, size_t size)
 {
-    size_t fixed =
-        hc_smaller(size, ANSWER_HEAD) & ~(size_t)7; /* what follows the header need not be a multiple of 8 */
+    size_t fixed = size & ~(size_t)7; /* what follows the header need not be a multiple of 8 */
     return peer->ops->am_short(peer->ep, id, header, fixed, (const uint8_t *)header + fixed, size - fixed);
 }
 

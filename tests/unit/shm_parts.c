@@ -156,6 +156,28 @@ Test(shm_parts, busy_receiver_gets_whole_messages)
     cr_assert(wholes == 3 && asked == parts, "only the first message came in parts");
 }
 
+Test(shm_parts, header_and_payload_of_any_length_arrive)
+{
+    static const size_t headers[] = {0, 8, 48, 56, 64, 120, 256};
+    static const size_t payloads[] = {0, 1, 8, 40, 56, 57, 1000, 2000, 8000, 9000};
+    unsigned char header[256];
+    for (size_t i = 0; i < sizeof(header); i++)
+        header[i] = (unsigned char)(0xc0 + i);
+    for (size_t h = 0; h < hc_array_len(headers); h++)
+        for (size_t p = 0; p < hc_array_len(payloads); p++) {
+            size_t total = headers[h] + payloads[p];
+            wholes = parts = 0;
+            (void)memset(got, 0, sizeof(got));
+            cr_assert(hc_transport_shm.am_short(ep, ID, header, headers[h], message, payloads[p]) ==
+                      HCOMM_OK);
+            poll_all();
+            cr_assert(wholes == 1 && got_len == total, "%zu and %zu bytes", headers[h], payloads[p]);
+            cr_assert(memcmp(got, header, headers[h]) == 0 &&
+                          memcmp(got + headers[h], message, payloads[p]) == 0,
+                      "%zu and %zu bytes", headers[h], payloads[p]);
+        }
+}
+
 /* Make the rotation complete, and the receiver seem near or far. */
 static void settle(bool far)
 {

@@ -33,7 +33,7 @@ static void expect(uint32_t ways, const unsigned *cost, enum hc_shm_way way)
 Test(shm_tuner, the_fastest_way_is_taken_and_the_others_are_tried_from_time_to_time)
 {
     expect(HC_SHM_WAYS, (unsigned[]){100, 300, 140}, HC_SHM_WAY_LINES);
-    expect(HC_SHM_WAYS, (unsigned[]){140, 300, 100}, HC_SHM_WAY_PIECES);
+    expect(HC_SHM_WAYS, (unsigned[]){160, 300, 100}, HC_SHM_WAY_PIECES);
     expect(HC_SHM_WAYS, (unsigned[]){500, 100, 400}, HC_SHM_WAY_PAST);
 }
 
@@ -41,6 +41,12 @@ Test(shm_tuner, past_the_caches_must_be_clearly_faster)
 {
     expect(HC_SHM_WAYS, (unsigned[]){140, 100, 150}, HC_SHM_WAY_LINES);
     expect(HC_SHM_WAYS, (unsigned[]){160, 100, 170}, HC_SHM_WAY_PAST);
+}
+
+Test(shm_tuner, another_loop_must_be_faster_by_a_quarter)
+{
+    expect(HC_SHM_WAYS, (unsigned[]){120, 300, 100}, HC_SHM_WAY_LINES);
+    expect(HC_SHM_WAYS, (unsigned[]){140, 300, 100}, HC_SHM_WAY_PIECES);
 }
 
 Test(shm_tuner, of_two_ways_the_third_is_never_taken)

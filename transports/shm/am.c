@@ -120,18 +120,19 @@ static bool copy_payload(struct hc_shm_tuner *tuner, unsigned char *to, const vo
 static hcomm_status_t send_inline(struct hc_shm_ep *ep, uint8_t id, const void *hdr, size_t hdr_len,
                                   const void *data, size_t len)
 {
-    size_t total = hdr_len + len, first = HC_SHM_LINE_MAX - hdr_len;
+    size_t total = hdr_len + len;
+    size_t first = hdr_len < HC_SHM_LINE_MAX ? HC_SHM_LINE_MAX - hdr_len : 0; /* of the payload */
     uint32_t lines = hc_shm_lines_for(total);
     struct hc_shm_line *line = reserve(ep, lines);
     if (hc_unlikely(!line))
         return hc_shm_ep_block(ep, lines);
     bool cached = true;
     if (hc_likely(len > first))
-        cached = copy_payload(&ep->short_tuner, (unsigned char *)(line + 1),
+        cached = copy_payload(&ep->short_tuner, line->data + hdr_len + first,
                               (const unsigned char *)data + first, len - first);
     else
         first = len;
-    hc_copy_line_part(line->data, hdr, hdr_len);
+    hc_copy(line->data, hdr, hdr_len);
     hc_copy_line_part(line->data + hdr_len, data, first);
     hc_shm_commit(&ep->out, line, lines, hc_shm_header(HC_SHM_INLINE, id, (uint32_t)total),
                   cached && lines <= HC_SHM_STAY_LINES);

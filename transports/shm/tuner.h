@@ -43,11 +43,15 @@ struct hc_shm_tuner {
     uint64_t start;
 };
 
-/* What counts for the choice: what is written past the caches costs the receiver more. */
+/*
+ * What counts for the choice, in quarters of the cost: what is written past the caches costs the receiver
+ * more, and of two loops that write through them the sender does not see all of the difference.
+ */
 static inline uint32_t hc_shm_tuner_weight(const struct hc_shm_tuner *tuner, uint32_t way)
 {
-    uint32_t cost = tuner->cost[way];
-    return way == HC_SHM_WAY_PAST ? cost + cost / 2 : cost;
+    static const uint8_t quarters[HC_SHM_WAYS] = {
+        [HC_SHM_WAY_LINES] = 4, [HC_SHM_WAY_PAST] = 6, [HC_SHM_WAY_PIECES] = 5};
+    return tuner->cost[way] / 4 * quarters[way];
 }
 
 static inline enum hc_shm_way hc_shm_tuner_best(const struct hc_shm_tuner *tuner)
