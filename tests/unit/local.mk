@@ -71,6 +71,7 @@ tests_unit_launcher_slurm_LDADD = $(LAUNCHER_UNIT_LIBS)
 # transports
 UNIT_TESTS += tests/unit/copy_bytes \
 	tests/unit/npu_ring \
+	tests/unit/npu_ways \
 	tests/unit/shm_parts \
 	tests/unit/shm_pool \
 	tests/unit/shm_ring \
@@ -83,6 +84,9 @@ tests_unit_copy_bytes_LDADD = $(UNIT_LIBS)
 tests_unit_npu_ring_SOURCES = tests/unit/npu_ring.c
 tests_unit_npu_ring_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_npu_ring_LDADD = $(UNIT_LIBS)
+tests_unit_npu_ways_SOURCES = tests/unit/npu_ways.c
+tests_unit_npu_ways_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_npu_ways_LDADD = $(UNIT_LIBS)
 tests_unit_shm_parts_SOURCES = tests/unit/shm_parts.c
 tests_unit_shm_parts_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_shm_parts_LDADD = $(UNIT_LIBS)

@@ -119,6 +119,7 @@ struct npu_chan_head {
     uint16_t life;                               /* of the ring (ring.h) */
     HC_CACHE_ALIGNED _Atomic uint32_t ring_head; /* receiver */
     _Atomic uint64_t released;                   /* receiver: bytes of the window that are free again */
+    _Atomic uint64_t unpacked;                   /* receiver: npu_pack_answer() */
     HC_CACHE_ALIGNED _Atomic uint32_t receiver_asleep;
     _Atomic uint32_t attach; /* enum npu_attach */
     _Atomic uint32_t ways;   /* what to send direct (ways.h); 0: nothing */
@@ -145,10 +146,13 @@ struct npu_chan_memory {
     struct npu_reply replies[NPU_REPLIES];
     struct hc_share shares[HC_SHARES];
     struct npu_placed placed[HC_SHARES];
-    struct npu_record ring[NPU_RING_LINES];
+    _Alignas(NPU_PAGE) struct npu_record ring[NPU_RING_LINES];
+    /* On pages of their own, which npu_chan_prepare() has before they are used. */
     unsigned char streams[NPU_STREAMS][NPU_STREAM_BYTES];
     unsigned char forth[NPU_STREAM_BYTES], back[NPU_STREAM_BYTES];
 };
+
+_Static_assert(offsetof(struct npu_chan_memory, streams) % NPU_PAGE == 0, "streams begin with a page");
 
 #define NPU_CHAN_MAGIC UINT64_C(0x336e6863757068) /* "hpuchn3" */
 
@@ -235,10 +239,10 @@ struct npu_chan {
     size_t prepared[NPU_STREAMS];      /* bytes of each stream whose pages are there; both sides */
     struct npu_way_picker picker;      /* of messages that might go direct */
     struct npu_past past;              /* of copies into the streams */
-    struct npu_past past_short[NPU_PAST_CLASSES]; /* into the ring */
-    struct hc_list queue;                         /* operations that have not begun */
-    struct hc_list sending;                       /* operations in streams */
-    struct hc_list busy_node;                     /* npu_local.busy */
+    struct npu_packer packer;          /* of copies into the ring */
+    struct hc_list queue;              /* operations that have not begun */
+    struct hc_list sending;            /* operations in streams */
+    struct hc_list busy_node;          /* npu_local.busy */
 
     /* Receiving side. */
     struct npu_ring_reader reader;
@@ -403,7 +407,7 @@ static inline void npu_chan_reply(struct npu_chan *chan, enum npu_reply_kind kin
 void npu_chan_publish_ways(struct npu_chan *chan);
 /* A message that just came has been received; began: npu_cycles(), 0: it is not
  * to be learned from. */
-void npu_chan_learn(struct npu_chan *chan, bool direct, size_t size, uint64_t began);
+void npu_chan_learn(struct npu_chan *chan, enum npu_way way, size_t size, uint64_t began);
 /* Have the message come through a stream that this side grants. */
 void npu_chan_request(struct npu_chan *chan, struct npu_rx *rx);
 void npu_chan_fetch(struct npu_peer *peer, const struct npu_arrival *arrival, struct npu_rx *rx);

@@ -15,9 +15,8 @@
 #define SHARE_MAX ((uint64_t)UINT32_MAX * HC_SHARE_UNIT / 2) /* a share counts its units in 32 bits */
 
 enum {
-    PART_MAX = 1 << 20,   /* the other side may have to wait for the end of one when it closes */
-    PART_MIN = 32 << 10,  /* of a shared message */
-    SHARE_MIN = 64 << 10, /* shorter messages are over before the sender has been asked */
+    PART_MAX = 1 << 20,  /* the other side may have to wait for the end of one when it closes */
+    PART_MIN = 32 << 10, /* of a shared message */
     NO_SHARE = UINT32_MAX,
 };
 
@@ -40,12 +39,13 @@ static void let_go(struct npu_rx *rx)
 static void end(struct npu_rx *rx, int err)
 {
     struct npu_chan *chan = chan_of(rx);
+    enum npu_way way = rx->share == NO_SHARE ? NPU_WAY_ALONE : NPU_WAY_SHARED;
     let_go(rx);
     if (err == FI_ECONNRESET)
         npu_chan_revoke(chan); /* the sender may be writing still */
     npu_chan_reply(chan, err ? NPU_REPLY_FAIL : NPU_REPLY_CTS, rx->arrival.id, (uint64_t)err, 0);
     if (!err)
-        npu_chan_learn(chan, true, rx->end, rx->began);
+        npu_chan_learn(chan, way, rx->end, rx->began);
     npu_rx_finish(chan->peer.ep, rx, err);
 }
 
@@ -67,10 +67,10 @@ static bool start_over(struct npu_rx *rx)
     return true;
 }
 
-/* Ask the sender to help. */
+/* Ask the sender to help, if that is the faster way. */
 static void invite(struct npu_chan *chan, struct npu_rx *rx)
 {
-    if (chan->alone || rx->end < SHARE_MIN || rx->end > SHARE_MAX || rx->buf.count != 1 ||
+    if (chan->alone || rx->end > SHARE_MAX || rx->buf.count != 1 || !npu_way_share(&chan->costs, rx->end) ||
         !hc_share_open(&chan->shares, &rx->share, &rx->generation)) {
         rx->share = NO_SHARE;
         return;

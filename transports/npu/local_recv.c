@@ -119,11 +119,11 @@ void npu_chan_publish_ways(struct npu_chan *chan)
         atomic_store_explicit(published, ways, memory_order_relaxed);
 }
 
-void npu_chan_learn(struct npu_chan *chan, bool direct, size_t size, uint64_t began)
+void npu_chan_learn(struct npu_chan *chan, enum npu_way way, size_t size, uint64_t began)
 {
     if (!began)
         return;
-    npu_way_learn(&chan->costs, direct, size, began);
+    npu_way_learn(&chan->costs, way, size, began);
     npu_chan_publish_ways(chan);
 }
 
@@ -140,7 +140,7 @@ static void end_stream(struct npu_rx *rx, int err)
         chan->granted &= ~(1U << rx->stream);
     hc_list_remove(&rx->node);
     if (!err)
-        npu_chan_learn(chan, false, rx->end, rx->began);
+        npu_chan_learn(chan, NPU_WAY_STREAM, rx->end, rx->began);
     npu_rx_finish(chan->peer.ep, rx, err);
     grant_next(chan);
 }
@@ -407,6 +407,21 @@ static void fill_head(struct npu_chan *chan, const struct npu_record *record, un
     }
 }
 
+/* As npu_arrive(); tells the sender how long it took, if it asks and the receive was there. */
+static int eager_arrives(struct npu_chan *chan, const struct npu_record *record, unsigned flags,
+                         const struct npu_arrival *arrival)
+{
+    if (hc_likely(!(flags & NPU_RECORD_TIMED)))
+        return npu_arrive(chan->peer.ep, arrival);
+    uint32_t id = (uint32_t)record->id;
+    uint64_t began = npu_cycles();
+    int rc = npu_arrive(chan->peer.ep, arrival);
+    if (rc == 0) /* relaxed: nothing else is told by it */
+        atomic_store_explicit(&chan->memory->head.unpacked, npu_pack_answer(id, npu_cycles() - began),
+                              memory_order_relaxed);
+    return rc;
+}
+
 /* 0: read; negative: come back later. */
 static int on_eager(struct npu_chan *chan, struct npu_record *record, uint64_t word)
 {
@@ -425,7 +440,7 @@ static int on_eager(struct npu_chan *chan, struct npu_record *record, uint64_t w
         arrival.flags |= FI_DELIVERY_COMPLETE;
         arrival.id = record->id;
     }
-    int rc = npu_arrive(chan->peer.ep, &arrival);
+    int rc = eager_arrives(chan, record, npu_record_flags(word), &arrival);
     if (hc_unlikely(rc < 0))
         return rc;
     consume(chan, lines, word);

@@ -11,6 +11,8 @@ enum state {
     STREAMING,
 };
 
+enum { STAY_LINES = NPU_PACK_MIN / NPU_LINE }; /* longer records do not stay (ring.h) */
+
 /* ---- Eager messages ---- */
 
 static bool has_credit(struct npu_chan *chan, size_t cost)
@@ -43,45 +45,56 @@ static inline struct npu_record *begin_eager(struct npu_chan *chan, size_t len, 
     return npu_ring_reserve(&chan->writer, *lines);
 }
 
-/* cached: it was written through the caches; what was not is best left alone. */
-static inline void end_eager(struct npu_chan *chan, struct npu_record *record, uint32_t lines, uint64_t word,
-                             bool cached)
+static inline void end_eager(struct npu_chan *chan, struct npu_record *record, uint32_t lines, uint64_t word)
 {
     chan->charged += (size_t)lines * NPU_LINE;
-    if (hc_likely(cached))
+    if (hc_likely(lines < STAY_LINES))
         npu_ring_publish_staying(&chan->writer, record, lines, word);
     else
         npu_ring_publish(&chan->writer, record, lines, word);
     npu_chan_kick(chan);
 }
 
-/* Copy a long payload into the ring, through the caches (true) or past them. */
-static bool pack_long(struct npu_chan *chan, const struct npu_send *send, unsigned char *payload)
+static void pack_by(enum npu_pack pack, const struct npu_send *send, unsigned char *payload)
 {
-    struct npu_past *tuner = &chan->past_short[npu_past_class(send->len)];
-    bool past = npu_past_begin(tuner);
-    hc_copy_bypass = past;
+    const void *from = send->iov[0].iov_base;
+    hc_copy_bypass = pack == NPU_PACK_PAST;
     if (send->iov_count != 1)
         npu_iov_gather(send->iov, send->iov_count, payload);
-    else if (past)
-        hc_copy_past(payload, send->iov[0].iov_base, send->len);
+    else if (pack == NPU_PACK_PIECES)
+        hc_copy_through(payload, from, send->len);
     else
-        hc_copy_through(payload, send->iov[0].iov_base, send->len);
+        hc_copy_long(payload, from, send->len);
     hc_copy_bypass = false;
-    npu_past_end(tuner, send->len);
-    return !past;
+}
+
+/* Copy a long payload into the ring. Returns the flag of a copy that the receiver is asked about, with
+ * record->id, or 0. */
+static unsigned pack_long(struct npu_chan *chan, const struct npu_send *send, struct npu_record *record)
+{
+    bool timed;
+    /* relaxed: nothing else is told by it */
+    npu_pack_learn(&chan->packer, atomic_load_explicit(&chan->memory->head.unpacked, memory_order_relaxed));
+    enum npu_pack pack = npu_pack_pick(&chan->packer, send->len, &timed);
+    uint64_t began = timed ? npu_cycles() : 0;
+    pack_by(pack, send, npu_eager_payload(record, send->len));
+    if (hc_likely(!timed))
+        return 0;
+    record->id = npu_pack_made(&chan->packer, send->len, pack, npu_cycles() - began);
+    return NPU_RECORD_TIMED;
 }
 
 /* As pack_long(). */
-static inline bool pack(struct npu_chan *chan, const struct npu_send *send, unsigned char *payload)
+static inline unsigned pack(struct npu_chan *chan, const struct npu_send *send, struct npu_record *record)
 {
-    if (send->len >= NPU_PAST_MIN)
-        return pack_long(chan, send, payload);
+    if (send->len >= NPU_PACK_MIN)
+        return pack_long(chan, send, record);
+    unsigned char *payload = npu_eager_payload(record, send->len);
     if (hc_likely(send->iov_count == 1))
         hc_copy(payload, send->iov[0].iov_base, send->len);
     else
         npu_iov_gather(send->iov, send->iov_count, payload);
-    return true;
+    return 0;
 }
 
 /* Send at once, straight from the caller's memory. */
@@ -94,9 +107,8 @@ static inline bool send_now(struct npu_chan *chan, const struct npu_send *send)
     record->tag = send->tag;
     record->data = send->data;
     record->id = 0;
-    bool cached = pack(chan, send, npu_eager_payload(record, send->len));
-    end_eager(chan, record, lines,
-              npu_record_word(NPU_RECORD_EAGER, record_flags(send->flags), (uint32_t)send->len), cached);
+    unsigned flags = record_flags(send->flags) | pack(chan, send, record);
+    end_eager(chan, record, lines, npu_record_word(NPU_RECORD_EAGER, flags, (uint32_t)send->len));
     return true;
 }
 
@@ -223,8 +235,7 @@ static bool start_eager(struct npu_chan *chan, struct npu_tx *tx)
         tx->failed = true;
     end_eager(chan, record, lines,
               npu_record_word(NPU_RECORD_EAGER, record_flags(tx->flags) | (ack ? NPU_RECORD_ACK : 0),
-                              (uint32_t)tx->buf.len),
-              true);
+                              (uint32_t)tx->buf.len));
     if (ack) {
         tx->state = WAITING_ACK;
         chan->awaiting++;

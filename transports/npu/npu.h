@@ -78,7 +78,7 @@
 enum {
     NPU_VERSION_MAJOR = 0,
     NPU_VERSION_MINOR = 1,
-    NPU_PROTOCOL_VERSION = 2,
+    NPU_PROTOCOL_VERSION = 3,
     NPU_IOV_LIMIT = 4,        /* entries of one operation, and of one registration */
     NPU_INJECT_MAX = 8192,    /* also the longest message that travels inside a ring */
     NPU_DEFAULT_QUEUE = 1024, /* operations of an endpoint, entries of a queue */

@@ -9,12 +9,14 @@
  * writer looks only when its last knowledge says full. The other side may write anything: the reader checks
  * each record's length, the writer the published position.
  *
- * Every word also tells how far its writer has read the ring the other way (the stamp), if there is one. So in
- * an exchange of single messages a writer learns for nothing that all it sent is read. While it keeps finding
- * that, its records stay: the next one is written over the last one, whose lines are still in both
+ * Every word also tells how far its writer has read the ring the other way (the stamp), if there is one. So
+ * in an exchange of single messages a writer learns for nothing that all it sent is read. While it keeps
+ * finding that, its records stay: the next one is written over the last one, whose lines are still in both
  * processors' inner caches, not behind it. A position that stays moves on by the whole ring; the turn, which
- * changes with each record that stays, tells the next one from it. Each ring of an endpoint has another number
- * (its life), so that a stamp about one is not taken for one about another.
+ * changes with each record that stays, tells the next one from it. Long records never stay: many lines that
+ * the other processor's innermost cache holds cost more to get back than others from the caches behind it.
+ * Each ring of an endpoint has another number (its life), so that a stamp about one is not taken for one
+ * about another.
  */
 #ifndef NPU_RING_H
 #define NPU_RING_H
@@ -28,7 +30,7 @@
 
 enum {
     NPU_LINE = 64,
-    NPU_RING_LINES = 1024,
+    NPU_RING_LINES = 2048, /* 128 KiB: what was written a round ago has left the first-level caches */
     NPU_RING_MASK = NPU_RING_LINES - 1,
     NPU_RECORD_HEAD = 32, /* bytes before the payload of a record */
     NPU_OWN_AHEAD = 8,    /* lines the writer claims before it writes them */
@@ -57,6 +59,7 @@ enum npu_record_flag {
     NPU_RECORD_STREAM = 8,  /* RTS: the payload is coming already */
     NPU_RECORD_IPC = 16,    /* RTS: a struct npu_ipc_range follows (dma.h) */
     NPU_RECORD_FRESH = 64,  /* RTS: it begins where the stream's memory does (chan.h) */
+    NPU_RECORD_TIMED = 128, /* eager: tell how long it took to copy the payload of `id` out (ways.h) */
     NPU_RECORD_DIRECT = 32, /* RTS: `pieces` struct npu_rma_local follow (rma.h): where the payload is */
 };
 
@@ -152,11 +155,8 @@ struct npu_ring_writer {
 static inline void npu_ring_writer_init(struct npu_ring_writer *w, struct npu_record *lines,
                                         const _Atomic uint32_t *head, uint16_t life)
 {
-    *w = (struct npu_ring_writer){.lines = lines,
-                                  .head = head,
-                                  .limit = NPU_RING_LINES - 1,
-                                  .life = life,
-                                  .calm_need = NPU_CALM_MIN};
+    *w = (struct npu_ring_writer){
+        .lines = lines, .head = head, .limit = NPU_RING_LINES - 1, .life = life, .calm_need = NPU_CALM_MIN};
 }
 
 static inline void npu_ring_reader_init(struct npu_ring_reader *r, struct npu_record *lines,
