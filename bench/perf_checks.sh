@@ -47,6 +47,7 @@ refuses --compute tape overlap
 refuses --compute device: overlap
 refuses --compute cpu:0 overlap
 refuses --pin=a latency
+refuses --csv --json latency
 refuses --unknown latency
 
 # What a plot wants is looked for before anything is measured. The program itself, because its wrapper needs a PATH.
@@ -63,4 +64,12 @@ cannot_plot() {
 }
 cannot_plot "install the package gnuplot" /nowhere --plot plot.svg
 ! command -v gnuplot >/dev/null || cannot_plot "cannot write" "$PATH" --plot /nowhere/plot.svg
+# Nothing is left of a plot that came to nothing.
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/hcomm-perf.XXXXXX") || exit 99
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 143' INT TERM HUP # sh does not come to the line above when a signal ends it
+printf '#!/bin/sh\nexit 1\n' >"$scratch/gnuplot" && chmod +x "$scratch/gnuplot"
+PATH=$scratch:$PATH timeout 300 ./hcommrun --oversubscribe -n 2 ./hcomm_perf -i 1 -s 8 --plot "$scratch/plot.svg" latency \
+    >/dev/null 2>&1 && complain "a gnuplot that fails is not told"
+[ ! -e "$scratch/plot.svg" ] || complain "an empty image is left"
 [ "$failures" -eq 0 ]

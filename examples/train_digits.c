@@ -313,11 +313,20 @@ static int parse_epochs(const char *text)
     return *text && !*end && epochs >= 1 && epochs <= EPOCHS_MAX ? (int)epochs : 0;
 }
 
+static void print_usage(FILE *out)
+{
+    fprintf(out, "usage: train_digits [FILE [EPOCHS]], EPOCHS from 1 to %d\n", EPOCHS_MAX);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        print_usage(stdout);
+        return 0;
+    }
     int epochs = argc > 2 ? parse_epochs(argv[2]) : EPOCHS_DEFAULT;
     if (argc > 3 || epochs == 0) {
-        fprintf(stderr, "usage: train_digits [FILE [EPOCHS]], EPOCHS from 1 to %d\n", EPOCHS_MAX);
+        print_usage(stderr);
         return 2;
     }
     hcomm_handle_t hcomm;

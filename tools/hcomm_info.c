@@ -50,7 +50,7 @@ static void print_help(void)
 /* 0: parsed. Otherwise the exit status; the fault is told. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    enum { ALL = NUM_SECTIONS, JSON, HELP, NUM_OPTIONS };
+    enum { VERSION, ALL = NUM_SECTIONS, JSON, HELP, NUM_OPTIONS };
     struct option table[NUM_OPTIONS + 1] = {
         [ALL] = {"all", no_argument, NULL, ALL},
         [JSON] = {"json", no_argument, NULL, JSON},
@@ -60,12 +60,14 @@ static int parse_options(int argc, char **argv, struct options *options)
         table[i] = (struct option){sections[i].option, no_argument, NULL, i};
     bool any = false;
     opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, "+h", table, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "+hV", table, NULL)) != -1;) {
         if (option == '?') {
             (void)fprintf(stderr, "hcomm_info: '%s' is not an option; hcomm_info --help lists them\n",
                           argv[optind - 1]);
             return EXIT_USAGE;
         }
+        if (option == 'V')
+            option = VERSION;
         for (int i = 0; i < NUM_SECTIONS; i++)
             options->chosen[i] = options->chosen[i] || option == i || option == ALL;
         any = any || option <= ALL;

@@ -227,18 +227,24 @@ static const char *apply_check(struct perf_options *options, const char *word)
     return NULL;
 }
 
+static const char *choose_format(struct perf_options *options, enum perf_format format)
+{
+    if (options->format != PERF_FORMAT_TABLE && options->format != format)
+        return "choose one of --csv and --json";
+    options->format = format;
+    return NULL;
+}
+
 static const char *apply_csv(struct perf_options *options, const char *word)
 {
     (void)word;
-    options->format = PERF_FORMAT_CSV;
-    return NULL;
+    return choose_format(options, PERF_FORMAT_CSV);
 }
 
 static const char *apply_json(struct perf_options *options, const char *word)
 {
     (void)word;
-    options->format = PERF_FORMAT_JSON;
-    return NULL;
+    return choose_format(options, PERF_FORMAT_JSON);
 }
 
 static const char *apply_plot(struct perf_options *options, const char *word)
@@ -382,6 +388,8 @@ static int read_options(int argc, char **argv, struct perf_options *options)
         if (!entry)
             return usage_error("option '%s' is unknown, or takes no word", argv[optind - 1]);
         const char *complaint = entry->apply(options, optarg);
+        if (complaint && !optarg)
+            return usage_error("--%s: %s", entry->name, complaint);
         if (complaint)
             return usage_error("--%s: '%s' does not fit: %s", entry->name, optarg, complaint);
     }

@@ -5,10 +5,12 @@
  */
 #include "hcomm_perf.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LABEL_MAX = 96, CHART_WIDTH = 800, CHART_HEIGHT = 450 };
 
@@ -127,8 +129,11 @@ bool perf_plot_is_possible(const char *path)
                       "hcomm_perf: --plot: there is no gnuplot in PATH: install the package gnuplot\n");
         return false;
     }
-    FILE *image = fopen(path, "a"); /* what is there stays until there is something to draw */
-    if (image && fclose(image) == 0)
+    FILE *image = fopen(path, "wx");
+    bool created = image; /* for the trial only: a run that ends early leaves no empty file */
+    if (!image && errno == EEXIST)
+        image = fopen(path, "a"); /* what is there stays until there is something to draw */
+    if (image && fclose(image) == 0 && (!created || unlink(path) == 0))
         return true;
     (void)fprintf(stderr, "hcomm_perf: --plot: cannot write '%s': %m\n", path);
     return false;

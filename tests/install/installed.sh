@@ -151,6 +151,7 @@ for example in device hello pingpong prefetch streams topology; do
     [ "$(wc -l <"$top/examples/$example.c")" -lt 100 ] || complain "$example.c has 100 lines or more"
 done
 compile train_digits train_digits.c digits.c ring_allreduce.c
+"$scratch/train_digits" --help | grep -q '^usage: ' || complain "train_digits --help gives no help"
 check_small_examples
 check_training
 check_bad_input

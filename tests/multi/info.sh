@@ -33,6 +33,12 @@ has '^hcomm +[0-9]+\.[0-9]+\.[0-9]+$'
 has '^hwloc +interface 2\.'
 has '^ofi +libfabric [0-9]'
 
+run 0 ./hcomm_info -V
+has '^hcomm +[0-9]+\.[0-9]+\.[0-9]+$'
+# What is misspelt is told once per host, not by every rank.
+run 0 env HCOMM_TIMOUT_MS=5000 ./hcommrun --oversubscribe -n 3 ./hcomm_info --version
+[ "$(grep -c 'did you mean HCOMM_TIMEOUT_MS?' "$out.err")" -eq 1 ] || die "a misspelt setting is not told once"
+
 run 0 ./hcomm_info --transports
 has '^self +yes '
 has '^shm .* (yes|no) '
