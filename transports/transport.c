@@ -68,6 +68,17 @@ static void list_names(const struct hc_resource_list *list, char *text, size_t s
     }
 }
 
+/* The resource that the word is the second part of the name of, like ofi:tcp for tcp; NULL if there is none. */
+static const char *full_name(const struct word *word, const struct hc_resource_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const char *colon = strchr(list->entries[i].name, ':');
+        if (colon && word_matches(word, colon + 1))
+            return list->entries[i].name;
+    }
+    return NULL;
+}
+
 static hcomm_status_t check_names(const struct hc_resource_list *list, const char *wanted)
 {
     struct word word;
@@ -77,8 +88,10 @@ static hcomm_status_t check_names(const struct hc_resource_list *list, const cha
             continue;
         char names[384];
         list_names(list, names, sizeof(names));
-        return hc_error(HCOMM_ERR_CONFIG, "transports: '%.*s' (in \"%s\") is not known here; there are %s",
-                        (int)word.len, word.text, wanted, names);
+        const char *meant = full_name(&word, list);
+        return hc_error(HCOMM_ERR_CONFIG, "transports: '%.*s' (in \"%s\") is not known here%s%s%s; there are %s",
+                        (int)word.len, word.text, wanted, meant ? " (did you mean " : "", meant ? meant : "",
+                        meant ? "?)" : "", names);
     }
     return HCOMM_OK;
 }

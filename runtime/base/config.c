@@ -267,7 +267,8 @@ int hc_config_edit_distance(const char *a, const char *b)
 static void warn_one_unknown(const struct hc_setting_table *table, const char *unknown)
 {
     char nearest[NAME_MAX_BYTES] = "";
-    int best = NEAR_ENOUGH + 1;
+    int own = (int)strlen(unknown + strlen(table->prefix)); /* a name changed throughout is near to none */
+    int best = own <= NEAR_ENOUGH ? own : NEAR_ENOUGH + 1;
     for (size_t i = 0; i < table->count; i++) {
         char known[NAME_MAX_BYTES];
         variable_name(table, &table->settings[i], known);

@@ -74,7 +74,6 @@ static hcomm_status_t load_settings(struct hcomm_context *context, const hcomm_c
     if (status != HCOMM_OK)
         return status;
     hc_log_set_level((enum hc_log_level)context->settings.log);
-    hc_config_warn_unknown(&hc_settings_table);
     return HCOMM_OK;
 }
 
@@ -100,6 +99,8 @@ static hcomm_status_t join_job(struct hcomm_context *context)
     context->host_id = find_host_id(context->job->hostname);
     context->eager_window = share_of_pool(context, context->settings.recv_buffer_size);
     find_oversubscription(context);
+    if (context->job->local_rank == 0) /* the ranks of a host have the same environment: told once */
+        hc_config_warn_unknown(&hc_settings_table);
     return hc_topo_own_cpuset(context->cpuset, sizeof(context->cpuset));
 }
 
