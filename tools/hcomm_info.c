@@ -44,6 +44,7 @@ static void print_help(void)
     (void)printf("  --%-12s %s\n", "all", "all of these");
     (void)printf("  --%-12s %s\n", "json", "print JSON instead of tables");
     (void)printf("  --%-12s %s\n", "help", "print this text");
+    (void)printf("-V is --version, -h is --help.\n");
     (void)printf("\nUnder a launcher (hcommrun -n 4 hcomm_info --topology) rank 0 prints for all.\n");
 }
 

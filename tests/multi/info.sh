@@ -97,6 +97,7 @@ grep -q 'no transport to other ranks is usable: shm: excluded by the setting pro
 
 run 0 ./hcomm_info --help
 has '^  --transports '
+has '^-V is --version'
 for argument in --jsn -x word; do
     run 2 ./hcomm_info $argument
     [ "$(wc -l <"$out.err")" -eq 1 ] || die "$argument is not refused with one line"
