@@ -15,6 +15,7 @@ libhcbase_la_SOURCES = \
 	runtime/base/lock.h \
 	runtime/base/log.c \
 	runtime/base/log.h \
+	runtime/base/memfile.h \
 	runtime/base/pool.c \
 	runtime/base/pool.h \
 	runtime/base/settings.c \

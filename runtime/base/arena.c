@@ -3,6 +3,7 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/memfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,6 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 
 enum {
-    NEEDED_SEALS = F_SEAL_SHRINK | F_SEAL_GROW,
     PREPARE_MIN = 64 * 1024, /* shorter blocks gain nothing from huge pages */
 };
 
@@ -64,18 +64,6 @@ static bool map_at(void *address, size_t size, int fd)
     return mmap(address, size, PROT_READ | PROT_WRITE, flags, fd, 0) != MAP_FAILED;
 }
 
-static int create_file(size_t size)
-{
-    int fd = memfd_create("hcomm-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return -1;
-    if (fchmod(fd, S_IRUSR | S_IWUSR) == 0 && ftruncate(fd, (off_t)size) == 0 &&
-        fcntl(fd, F_ADD_SEALS, NEEDED_SEALS | F_SEAL_SEAL) == 0)
-        return fd;
-    (void)close(fd);
-    return -1;
-}
-
 /* ---- owner ---- */
 
 /* Make the arena one that others can map; false, and nothing changed, when the system does not let us. */
@@ -83,7 +71,7 @@ static bool share_memory(struct owned_arena *arena)
 {
     struct stat info;
     size_t file_size = arena->base.size + HC_ARENA_CONTROL_BYTES;
-    int fd = create_file(file_size);
+    int fd = hc_memfile_create("hcomm-memory", file_size);
     if (fd < 0)
         return false;
     if (fstat(fd, &info) < 0 || !map_at(arena->base.base, file_size, fd)) {
@@ -251,7 +239,7 @@ static hcomm_status_t check_file(int fd, uint64_t inode, size_t size)
     if (fstat(fd, &info) < 0 || seals < 0)
         return hc_error(HCOMM_ERR_PROTOCOL, "the peer's memory: %s", hc_errno_text(errno));
     if (info.st_ino != inode || size % HUGE_PAGE || (size_t)info.st_size != size + HC_ARENA_CONTROL_BYTES ||
-        (seals & NEEDED_SEALS) != NEEDED_SEALS)
+        (seals & HC_MEMFILE_SEALS) != HC_MEMFILE_SEALS)
         return hc_error(HCOMM_ERR_PROTOCOL, "the peer's descriptor is no memory of hcomm");
     return HCOMM_OK;
 }

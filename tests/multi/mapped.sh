@@ -1,6 +1,6 @@
 #!/bin/bash
 # Memory that is mapped into peers: every combination, with and without permission to read others' memory,
-# without address space to map it, over tcp; a rank that dies with it; nothing is left behind.
+# without address space to map it or files to hold it, over tcp; a rank that dies with it; nothing is left behind.
 set -u
 build=${top_builddir:-.}
 run="sh ${srcdir:-.}/tests/multi/run.sh"
@@ -18,6 +18,14 @@ if [ -z "${HC_SANITIZE-}" ]; then
         result=1
     }
 fi
+# No room in files for what is mapped, nor for the segment of shm: other ways are found, and no signal ends a rank.
+for limit in "100000 shm" "100 shm,ofi:tcp"; do
+    out=$(timeout 300 "$build/hcommrun" -n 2 sh -c \
+        "ulimit -f ${limit% *}; HCOMM_TRANSPORTS=${limit#* } exec $build/tests/multi/mapped" 2>&1) || {
+        echo "FAIL with ulimit -f and transports $limit: $out"
+        result=1
+    }
+done
 out=$(timeout 300 "$build/hcommrun" --on-failure continue --oversubscribe -n 3 \
     "$build/tests/multi/mapped_ends" 2>&1)
 code=$?

@@ -1,5 +1,6 @@
 /* The local path's life: the endpoint's address, connections, lost peers. */
 #include "runtime/base/clock.h"
+#include "runtime/base/memfile.h"
 #include "transports/npu/chan.h"
 
 #include <errno.h>
@@ -19,7 +20,6 @@
 
 enum {
     BACKLOG = 1024,
-    SEALS = F_SEAL_SHRINK | F_SEAL_GROW,
     HEAR_NS = 2 * 1000 * 1000, /* how long one who has connected is waited for */
     GREET_EVERY = 128,         /* idle calls between looks at the socket while there is nobody to hear of */
 };
@@ -272,15 +272,10 @@ void npu_chan_prepare(struct npu_chan *chan, int stream, uint64_t begin, size_t 
 
 static int make_memory(struct npu_chan_memory **memory)
 {
-    int fd = memfd_create("hcomm-npu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = hc_memfile_create("hcomm-npu", sizeof(**memory));
     if (fd < 0)
         return -errno;
-    int rc = 0;
-    if (fchmod(fd, S_IRUSR | S_IWUSR) < 0 || ftruncate(fd, sizeof(**memory)) < 0 ||
-        fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) < 0)
-        rc = -errno;
-    if (rc == 0)
-        rc = map(fd, memory);
+    int rc = map(fd, memory);
     if (rc < 0) {
         (void)close(fd);
         return rc;
@@ -444,7 +439,7 @@ static bool is_memory(int fd)
 {
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
-    return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &info) == 0 &&
+    return seals >= 0 && (seals & HC_MEMFILE_SEALS) == HC_MEMFILE_SEALS && fstat(fd, &info) == 0 &&
            info.st_size == (off_t)sizeof(struct npu_chan_memory);
 }
 

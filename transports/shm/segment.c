@@ -1,6 +1,7 @@
 #include "transports/shm/segment.h"
 
 #include "runtime/base/log.h"
+#include "runtime/base/memfile.h"
 #include "transports/transport.h"
 
 #include <errno.h>
@@ -16,8 +17,6 @@
 #include <unistd.h>
 
 static const uint64_t segment_magic = UINT64_C(0x316765736d6d6368); /* "hcmmseg1" */
-
-enum { NEEDED_SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
 /* Fill in the pointers for a mapping at `base`; returns the segment's size. With base NULL only the size
  * counts. */
@@ -61,30 +60,15 @@ static hcomm_status_t map(int fd, uint32_t ring_count, uint32_t chunk_count, str
     return HCOMM_OK;
 }
 
-static hcomm_status_t create_file(size_t size, int *fd)
-{
-    int file = memfd_create("hcomm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (file < 0)
-        return hc_error(HCOMM_ERR_IO, "shm: memfd_create: %s", hc_errno_text(errno));
-    if (fchmod(file, S_IRUSR | S_IWUSR) < 0 || ftruncate(file, (off_t)size) < 0 ||
-        fcntl(file, F_ADD_SEALS, NEEDED_SEALS | F_SEAL_SEAL) < 0) {
-        hcomm_status_t status =
-            hc_error(HCOMM_ERR_IO, "shm: sizing a segment of %zu bytes: %s", size, hc_errno_text(errno));
-        (void)close(file);
-        return status;
-    }
-    *fd = file;
-    return HCOMM_OK;
-}
-
 hcomm_status_t hc_shm_segment_create(uint32_t ring_count, uint32_t chunk_count, uint64_t cookie,
                                      struct hc_shm_segment *segment, int *fd)
 {
-    int file = -1;
-    hcomm_status_t status = create_file(hc_shm_segment_size(ring_count, chunk_count), &file);
-    if (status != HCOMM_OK)
-        return status;
-    status = map(file, ring_count, chunk_count, segment);
+    size_t size = hc_shm_segment_size(ring_count, chunk_count);
+    int file = hc_memfile_create("hcomm", size);
+    if (file < 0)
+        return hc_error(HCOMM_ERR_IO, "shm: a segment of %zu bytes: %s%s", size, hc_errno_text(errno),
+                        errno == EFBIG ? "; raise the limit (ulimit -f)" : "");
+    hcomm_status_t status = map(file, ring_count, chunk_count, segment);
     if (status != HCOMM_OK) {
         (void)close(file);
         return status;
@@ -173,7 +157,8 @@ static hcomm_status_t check_file(const struct hc_shm_addr *addr, int fd)
         return hc_error(HCOMM_ERR_PROTOCOL, "shm: segment of process %d: %s", addr->pid,
                         hc_errno_text(errno));
     size_t size = hc_shm_segment_size(addr->ring_count, addr->chunk_count);
-    if (info.st_ino != addr->inode || (size_t)info.st_size != size || (seals & NEEDED_SEALS) != NEEDED_SEALS)
+    if (info.st_ino != addr->inode || (size_t)info.st_size != size ||
+        (seals & HC_MEMFILE_SEALS) != HC_MEMFILE_SEALS)
         return hc_error(HCOMM_ERR_PROTOCOL, "shm: descriptor %d of process %d is no segment of this job",
                         addr->fd, addr->pid);
     return HCOMM_OK;

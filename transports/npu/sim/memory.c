@@ -3,6 +3,7 @@
  * is left when the process ends, however it ends. First fit over granules; freed granules are given back to
  * the system.
  */
+#include "runtime/base/memfile.h"
 #include "transports/npu/sim/sim.h"
 
 #include <errno.h>
@@ -23,20 +24,6 @@ static size_t granules(size_t size)
     return hc_align_up(size, NPUSIM_GRANULE);
 }
 
-/* A memfd of the given size that nobody can shrink: a mapping of it cannot fault. */
-static int make_file(size_t size)
-{
-    int fd = memfd_create("npusim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, (off_t)size) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-        (void)close(fd);
-        return -1;
-    }
-    return fd;
-}
-
 static void *map_file(int fd, size_t offset, size_t size)
 {
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
@@ -51,7 +38,7 @@ static bool open_memory(struct npusim_memory *memory, int physical)
     size_t size = npusim.settings.memory, control_size = npusim_control_size();
     struct npusim_control *control;
     char *shadow, *base;
-    int fd = make_file(control_size + size);
+    int fd = hc_memfile_create("npusim", control_size + size);
     if (fd < 0)
         return false;
     if (!(control = map_file(fd, 0, control_size)))
