@@ -2,6 +2,7 @@
 
 #include "runtime/base/log.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,42 @@ static int enable_endpoint(struct hc_ofi_iface *iface, struct fid_ep *ep)
     return result ? result : fi_enable(ep);
 }
 
+static void file_signal(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGXFSZ);
+}
+
+/* Beyond the limit of file sizes (ulimit -f) a signal would end the process before the provider, whose
+ * endpoints are files, hears of it. It goes to the thread that resizes the file: it is held back here. */
+static void hold_file_signal(sigset_t *before)
+{
+    sigset_t set;
+    file_signal(&set);
+    (void)pthread_sigmask(SIG_BLOCK, &set, before);
+}
+
+static void drop_file_signal(const sigset_t *before)
+{
+    const struct timespec now = {0};
+    sigset_t set;
+    file_signal(&set);
+    if (!sigismember(before, SIGXFSZ))
+        (void)sigtimedwait(&set, NULL, &now);
+    (void)pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+static int create_endpoint(struct hc_ofi_iface *iface, struct fid_ep **ep)
+{
+    sigset_t before;
+    hold_file_signal(&before);
+    int result = fi_endpoint(iface->domain, iface->info, ep, NULL);
+    if (!result)
+        result = enable_endpoint(iface, *ep);
+    drop_file_signal(&before);
+    return result;
+}
+
 static hcomm_status_t open_endpoint(struct hc_ofi_iface *iface, struct fid_ep **opened)
 {
     struct hc_ofi_variables variables;
@@ -158,9 +195,7 @@ static hcomm_status_t open_endpoint(struct hc_ofi_iface *iface, struct fid_ep **
     if (status != HCOMM_OK)
         return status;
     hc_ofi_variables_set(&variables);
-    int result = fi_endpoint(iface->domain, iface->info, &ep, NULL);
-    if (!result)
-        result = enable_endpoint(iface, ep);
+    int result = create_endpoint(iface, &ep);
     hc_ofi_variables_unset(&variables);
     if (!result) {
         *opened = ep;
@@ -348,8 +383,8 @@ void hc_ofi_fill_attr(const struct hc_ofi_profile *profile, const struct fi_info
 {
     size_t message_max = info->ep_attr->max_msg_size;
     bool rma = (info->caps & FI_RMA) != 0;
-    attr->caps = HC_CAP_ZCOPY | (rma ? HC_CAP_RMA : 0) |
-                 (profile->wait != HC_OFI_WAIT_NONE ? HC_CAP_EVENT : 0);
+    attr->caps =
+        HC_CAP_ZCOPY | (rma ? HC_CAP_RMA : 0) | (profile->wait != HC_OFI_WAIT_NONE ? HC_CAP_EVENT : 0);
     if (rma && (info->caps & FI_HMEM))
         attr->caps |= HC_CAP_DEVICE_MEM;
     attr->addr_max = HC_OFI_ADDRESS_MAX;
