@@ -307,12 +307,13 @@ static void forget_blob(struct hc_peer *peer)
 
 /*
  * Nothing that both have open leads there, as between ranks of one host in different name spaces of process
- * ids or users, which shared memory does not cross. Both open what else there is, and meet there.
+ * ids or users, which shared memory does not cross. Both open what else there is, and meet there; one that
+ * has it open already, for want of shared memory, calls the other one all the same.
  */
 static hcomm_status_t try_further(struct hc_peer *peer)
 {
     struct hcomm_context *context = peer->context;
-    if (peer->more || !(context->opened_more || hc_select_may_add_ofi(context)))
+    if (peer->more || !hc_select_allows_ofi(context))
         return HCOMM_ERR_UNREACHABLE;
     hc_log_info("%s: %s; trying further transports", hc_peer_name(peer), hc_error_detail());
     peer->detail = strdup(hc_error_detail()); /* the cause, if that does not help */

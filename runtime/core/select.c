@@ -215,13 +215,19 @@ static const struct hc_transport *find_transport(const char *name)
     return NULL;
 }
 
+bool hc_select_allows_ofi(const struct hcomm_context *context)
+{
+    return find_transport("ofi") && context->job->size > 1 &&
+           hc_transport_preference(&context->settings, "ofi") != SIZE_MAX;
+}
+
 bool hc_select_may_add_ofi(const struct hcomm_context *context)
 {
     const struct hc_transport *ofi = find_transport("ofi");
     for (unsigned i = 0; i < context->num_ifaces; i++)
         if (context->ifaces[i].iface->transport == ofi)
             return false;
-    return ofi && context->job->size > 1 && hc_transport_preference(&context->settings, "ofi") != SIZE_MAX;
+    return hc_select_allows_ofi(context);
 }
 
 hcomm_status_t hc_select_add_ofi(struct hcomm_context *context, const struct hc_iface_params *params)

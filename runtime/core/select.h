@@ -16,7 +16,9 @@ hcomm_status_t hc_select_open(struct hcomm_context *context,
  */
 hcomm_status_t hc_select_add_ofi(struct hcomm_context *context,
                                  const struct hc_iface_params *params) HC_MUST_CHECK;
-/* Whether that has a point: it is not open and `transports` does not exclude it. */
+/* Whether `transports` does not exclude it. */
+bool hc_select_allows_ofi(const struct hcomm_context *context);
+/* Whether to open it afterwards has a point: it is not open, besides. */
 bool hc_select_may_add_ofi(const struct hcomm_context *context);
 void hc_select_close(struct hcomm_context *context);
 /* From now on something can arrive on the iface: poll it. */

@@ -39,6 +39,8 @@ static hcomm_status_t try_out(void)
     struct stat info;
     int fd = -1;
     hcomm_status_t status = hc_shm_identity_get(&self);
+    if (status == HCOMM_OK)
+        status = hc_shm_check_dumpable();
     if (status != HCOMM_OK)
         return status;
     status = hc_shm_segment_create(1, 1, 1, &own, &fd);

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -40,6 +41,16 @@ static bool may_ptrace(void)
     (void)read_text("/proc/self/status", text, sizeof(text));
     const char *line = strstr(text, "\nCapEff:");
     return line && (strtoull(line + sizeof("\nCapEff:") - 1, NULL, 16) >> CAP_SYS_PTRACE_BIT & 1);
+}
+
+/* Of a process that is not dumpable (prctl(2)) others may open nothing, though it may open theirs: messages
+ * would go one way only. */
+hcomm_status_t hc_shm_check_dumpable(void)
+{
+    if (prctl(PR_GET_DUMPABLE) == 1 || may_ptrace())
+        return HCOMM_OK;
+    return hc_error(HCOMM_ERR_UNSUPPORTED,
+                    "other processes may not open this one's memory: it is not dumpable (prctl(2))");
 }
 
 bool hc_shm_cross_available(char *why, size_t size)

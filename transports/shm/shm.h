@@ -355,6 +355,7 @@ hcomm_status_t hc_shm_am_bcopy(struct hc_ep *ep, uint8_t id, hc_pack_fn pack, vo
 /* rma.c: mapped memory, and cross-memory attach. */
 
 /* Whether this process may expect to reach others' memory; else in words why not. */
+hcomm_status_t hc_shm_check_dumpable(void);
 bool hc_shm_cross_available(char *why, size_t size);
 /* Whether the peer's memory can be reached: reads the word that its segment points to. */
 bool hc_shm_cross_probe(const struct hc_shm_peer *peer);
