@@ -50,6 +50,10 @@ refuses --pin=a latency
 refuses --csv --json latency
 refuses --unknown latency
 
+# A rank that cannot start says which one it is.
+HCOMM_NUM_QP=99 PMIX_RANK=1 ./hcomm_perf latency 2>&1 | grep -q '^hcomm_perf: rank 1: start: HCOMM_NUM_QP' ||
+    complain "rank 1 does not name itself when it cannot start"
+
 # What a plot wants is looked for before anything is measured. The program itself, because its wrapper needs a PATH.
 cannot_plot() {
     words=$1 path=$2

@@ -171,6 +171,7 @@ static int run_context(const struct perf_options *options, const char *transport
                              .timeout_ms = PERF_TIMEOUT_MS,
                              .device_id = perf_memory_device(options),
                              .progress_thread = thread ? HCOMM_SWITCH_ON : HCOMM_SWITCH_OFF};
+    perf.rank = (int)perf_rank_hint(); /* until hcomm tells it: for the words when it does not start */
     perf_must(&perf, hcomm_init(&perf.hcomm, &config), "start");
     perf_must(&perf, hcomm_get_config(perf.hcomm, &config), "settings");
     perf.mode = config.mode;
