@@ -45,6 +45,13 @@ bool hc_share_open(struct hc_share_pool *pool, uint32_t *index, uint32_t *genera
 /* Nobody can claim from it any more. Returns how many bytes of the transfer of `total` had been claimed. */
 size_t hc_share_close(struct hc_share_pool *pool, uint32_t index, size_t total);
 
+/* Whether it is open still for that transfer; also for who does not own it. */
+static inline bool hc_share_is_open(const struct hc_share *share, uint32_t generation)
+{
+    /* acquire: partner is hc_share_close */
+    return atomic_load_explicit(&share->word, memory_order_acquire) >> 32 == generation;
+}
+
 /* Claim the next part of a transfer of `total` bytes: at most `most`, at least `least` while that much is
  * left. False: nothing is left, or the share was closed. */
 bool hc_share_claim(struct hc_share *share, uint32_t generation, size_t total, size_t least, size_t most,

@@ -1,9 +1,10 @@
 /*
  * Which of two ways a message of rendezvous takes, learned per peer while receiving: in pieces through the
  * transport's own memory (two copies, each side makes one), or in one copy by the kernel, which the receiver
- * makes alone or, of large ones, both sides share. Which is faster depends on how far apart the processors are, on the pages of the buffers and on how
- * many messages are under way at once; none of it is known in advance and all of it changes. So the receiver
- * times its messages, stays with the faster way, and tries the other one from time to time.
+ * makes alone or, of large ones, both sides share. Which is faster depends on how far apart the processors
+ * are, on the pages of the buffers and on how many messages are under way at once; none of it is known in
+ * advance and all of it changes. So the receiver times its messages, stays with the faster way, and tries the
+ * other one from time to time.
  *
  * Messages of a window end in bursts, and after each has been carried for a while: a single one says nothing.
  * What is timed is a block of as many messages as are under way at once, from start to end. The way changes

@@ -112,6 +112,7 @@ static hcomm_status_t init_storage(struct hcomm_context *context)
     hc_list_init(&context->pending);
     hc_list_init(&context->fetching);
     hc_list_init(&context->failing);
+    hc_list_init(&context->lent);
     hc_list_init(&context->infos);
     hc_list_init(&context->buffer_pools);
     hc_list_init(&context->taken);

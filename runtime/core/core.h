@@ -21,6 +21,7 @@
 #include "runtime/boot/boot.h"
 #include "runtime/core/blob.h"
 #include "runtime/core/chooser.h"
+#include "runtime/core/lender.h"
 #include "runtime/core/match.h"
 #include "runtime/core/ranges.h"
 #include "runtime/core/wire.h"
@@ -84,6 +85,14 @@ struct hc_peer {
     bool ipc_useless;          /* so did sharing device memory */
     struct hc_chooser chooser; /* of the way of large messages from it */
     struct hc_parts parts;     /* a message from it that is arriving */
+
+    size_t lend_min;         /* payloads from it on may be lent (lend.h) */
+    struct hc_lender lender; /* whether to */
+    unsigned num_lent;       /* messages that are lent to it, and use credit */
+    uint64_t fetched_at;     /* clock, when it last said that it had fetched one */
+    bool taking_back;        /* the payloads of some of them are sent, of others not yet */
+    struct hc_share_pool *guard_pool;
+    uint32_t guard, guard_generation; /* index and generation; 0: none is open */
 
     bool gathers; /* SMALL_MSG, and not ourselves */
     uint8_t
@@ -164,6 +173,12 @@ struct hcomm_request {
     struct hc_choice choice;          /* RECV: the way it takes, where there was a choice */
     bool placing;                     /* SEND: puts the parts it claims into the receiver's memory */
     bool shared;                      /* SEND: the receiver copies, too, and says when it is over */
+    /* lent messages (lend.c) */
+    uint64_t lent_at;                 /* SEND: clock; in context->lent; 0: it is not */
+    bool payload_sent;                /* SEND: it is being taken back */
+    uint32_t fetch_ns;                /* RECV: how long fetching it took */
+    bool overtaken;                   /* RECV: it was taken back: the payload is coming */
+    uint32_t guard, guard_generation; /* RECV: index and generation of the peer's share; 0: not lent */
     uint64_t activity;                /* clock of the last progress, for deadlines */
     /* device memory (staged.c) */
     struct hc_staged *staged; /* NULL: nothing special about it */
@@ -201,12 +216,14 @@ struct hcomm_message {
     size_t size;             /* of the whole message */
     uint64_t send_id;        /* rendezvous and synchronous */
     bool rndv, sync, pooled;
-    bool withdrawn;    /* rendezvous: the sender gave it up; its receive will fail */
-    uint64_t address;  /* rendezvous by get */
-    uint32_t rkey_len; /* rkey bytes are in payload */
-    uint32_t offer;    /* enum hc_offer, what they are */
-    size_t charged;    /* counted in context->unexpected_bytes */
-    size_t credit;     /* to give back to the sender when consumed */
+    bool withdrawn;                   /* rendezvous: the sender gave it up; its receive will fail */
+    uint64_t address;                 /* rendezvous by get */
+    uint32_t rkey_len;                /* rkey bytes are in payload */
+    uint32_t offer;                   /* enum hc_offer, what they are */
+    uint32_t guard, guard_generation; /* of a lent message; generation 0: it is not */
+    void *taken_back;                 /* the payload of a lent message, which has come since; owned */
+    size_t charged;                   /* counted in context->unexpected_bytes */
+    size_t credit;                    /* to give back to the sender when consumed */
     uint8_t payload[];
 };
 
@@ -305,6 +322,7 @@ struct hcomm_context {
 
     struct hc_peer **peers; /* by world rank; NULL until first contact */
     struct hc_list pending, fetching, failing;
+    struct hc_list lent;     /* requests whose buffer is lent, the oldest first */
     struct hc_list barriers; /* communicators with an active barrier: hcomm_comm.barriers is not empty */
     unsigned num_barriers;   /* active ones */
     bool has_work;           /* slow part of progress has something to do */

@@ -17,6 +17,8 @@ static const struct {
     [HC_COUNTER_RNDV_PIPELINE] = {"rndv_pipeline", "rendezvous in which the sender sent pieces"},
     [HC_COUNTER_RNDV_MAPPED] = {"rndv_mapped", "rendezvous through memory mapped by both sides"},
     [HC_COUNTER_BYTES_PLACED] = {"bytes_placed", "bytes that the sender put into a receiver's memory"},
+    [HC_COUNTER_LENT] = {"lent", "messages of eager size whose buffer was lent to the receiver"},
+    [HC_COUNTER_LENT_BACK] = {"lent_back", "of these, messages taken back and sent"},
     [HC_COUNTER_DEVICE_IMPORTS] = {"device_imports", "times memory of another process's device was mapped"},
     [HC_COUNTER_DEVICE_RDMA] = {"device_rdma", "messages to or from device memory that the network moved"},
     [HC_COUNTER_DEVICE_REGISTRATIONS] = {"device_registrations",

@@ -35,6 +35,8 @@ libhcrt_la_SOURCES += \
 	runtime/core/info.c \
 	runtime/core/mapped.c \
 	runtime/core/mapped.h \
+	runtime/core/lend.c \
+	runtime/core/lender.c \
 	runtime/core/match.c \
 	runtime/core/match.h \
 	runtime/core/mem.c \

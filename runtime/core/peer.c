@@ -3,6 +3,7 @@
 
 #include "runtime/core/device_ipc.h"
 
+#include "runtime/core/lend.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/select.h"
@@ -93,6 +94,7 @@ void hc_peer_end_operations(struct hc_peer *peer)
         peer->failure = HCOMM_ERR_CANCELLED;
     hc_send_drop_queues(peer);
     hc_rndv_fail_peer(peer);
+    hc_lend_close(peer);
 }
 
 void hc_peer_free(struct hc_peer *peer)
@@ -239,6 +241,8 @@ static void become_ready(struct hc_peer *peer, struct hc_ep *ep)
     peer->direct_limit = direct_limit(peer);
     peer->gathers =
         peer->context->settings.mode == HC_MODE_SMALL_MSG && peer->rank != peer->context->job->rank;
+    peer->lend_min = hc_lend_min(peer);
+    peer->direct_limit = hc_smaller(peer->direct_limit, peer->lend_min);
     peer->window = peer->info.eager_window;
     peer->credit = peer->window;
     peer->state = HC_PEER_READY;

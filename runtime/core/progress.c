@@ -1,6 +1,7 @@
 #include "runtime/core/progress.h"
 
 #include "runtime/core/device.h"
+#include "runtime/core/lend.h"
 #include "runtime/core/peer.h"
 #include "runtime/core/send.h"
 #include "runtime/core/stream.h"
@@ -14,7 +15,8 @@ enum { BURST_MS = 2, DRAIN_TURNS = 1000 };
 bool hc_progress_is_short_of_events(const struct hcomm_context *context)
 {
     return !hc_list_empty(&context->pending) || !hc_list_empty(&context->fetching) ||
-           !hc_list_empty(&context->failing) || hc_streams_must_poll(context);
+           !hc_list_empty(&context->failing) || !hc_list_empty(&context->lent) ||
+           hc_streams_must_poll(context);
 }
 
 static void report_lost_server(struct hcomm_context *context)
@@ -154,10 +156,13 @@ static unsigned progress_queues(struct hcomm_context *context)
     if (!hc_list_empty(&context->fetching) || !hc_list_empty(&context->failing))
         moved += hc_peer_progress(context);
     moved += serve_pending(context);
+    if (hc_unlikely(!hc_list_empty(&context->lent)))
+        moved += hc_lend_progress(context);
     if (context->streams)
         moved += hc_streams_progress(context);
     context->has_work = !hc_list_empty(&context->pending) || !hc_list_empty(&context->fetching) ||
-                        !hc_list_empty(&context->failing) || hc_streams_are_active(context);
+                        !hc_list_empty(&context->failing) || !hc_list_empty(&context->lent) ||
+                        hc_streams_are_active(context);
     return moved;
 }
 

@@ -118,6 +118,7 @@ static struct hcomm_message *message_new(struct hc_peer *peer, const struct hc_m
 
 static void message_free(struct hcomm_context *context, struct hcomm_message *message)
 {
+    free(message->taken_back);
     context->unexpected_bytes -= message->charged;
     hc_counter_set(&context->counters, HC_COUNTER_UNEXPECTED_BYTES, context->unexpected_bytes);
     if (message->pooled)
@@ -146,6 +147,8 @@ static struct hc_rndv_offer message_offer(const struct hcomm_message *message)
         .rkey = message->rkey_len ? message->payload : NULL,
         .rkey_len = message->rkey_len,
         .kind = message->offer,
+        .guard = message->guard,
+        .guard_generation = message->guard_generation,
     };
 }
 
@@ -165,25 +168,48 @@ void hc_message_discard(struct hcomm_context *context, struct hcomm_message *mes
     message_free(context, message);
 }
 
-static bool withdraw_from(const struct hc_list *list, const struct hc_peer *peer, uint64_t send_id)
+static struct hcomm_message *find_in(const struct hc_list *list, const struct hc_peer *peer, uint64_t send_id)
 {
     struct hc_list *node;
     hc_list_for_each(node, list)
     {
         struct hcomm_message *message = hc_list_entry(node, struct hcomm_message, match.all);
-        if (!message->rndv || message->peer != peer || message->send_id != send_id)
-            continue;
-        message->withdrawn = true;
-        return true;
+        if (message->rndv && message->peer == peer && message->send_id == send_id)
+            return message;
     }
-    return false;
+    return NULL;
+}
+
+/* The message that an RTS of the peer announced and that has met no receive. */
+static struct hcomm_message *find_kept(const struct hc_peer *peer, uint64_t send_id)
+{
+    struct hcomm_message *message = find_in(&peer->context->match.all, peer, send_id);
+    return message ? message : find_in(&peer->context->taken, peer, send_id);
 }
 
 void hc_message_withdraw(struct hc_peer *peer, uint64_t send_id)
 {
-    const struct hcomm_context *context = peer->context;
-    if (!withdraw_from(&context->match.all, peer, send_id))
-        (void)withdraw_from(&context->taken, peer, send_id);
+    struct hcomm_message *message = find_kept(peer, send_id);
+    if (message)
+        message->withdrawn = true;
+}
+
+/* It is an eager message from here on. */
+static void keep_payload(struct hcomm_message *message, const void *payload, size_t size)
+{
+    struct hcomm_context *context = message->peer->context;
+    void *kept = size == message->size ? malloc(size) : NULL;
+    if (!kept) {
+        no_room(message->peer);
+        return;
+    }
+    hc_copy(kept, payload, size);
+    message->taken_back = kept;
+    message->rndv = false;
+    message->charged += size;
+    context->unexpected_bytes += size;
+    hc_counter_set(&context->counters, HC_COUNTER_UNEXPECTED_BYTES, context->unexpected_bytes);
+    hc_counter_max(&context->counters, HC_COUNTER_UNEXPECTED_BYTES_MAX, context->unexpected_bytes);
 }
 
 /* A message taken out of matching meets its receive. */
@@ -197,7 +223,7 @@ static void deliver_message(struct hcomm_request *request, struct hcomm_message 
         hc_rndv_receive(request, &offer);
     } else {
         settle_eager(message);
-        deliver_eager(request, message->payload, message->size);
+        deliver_eager(request, message->taken_back ? message->taken_back : message->payload, message->size);
     }
     message_free(request->context, message);
 }
@@ -617,6 +643,8 @@ static void keep_rts(struct hc_peer *peer, const struct hc_match_key *key, const
     message->address = offer->address;
     message->rkey_len = (uint32_t)offer->rkey_len;
     message->offer = offer->kind;
+    message->guard = offer->guard;
+    message->guard_generation = offer->guard_generation;
     if (offer->rkey_len)
         (void)memcpy(message->payload, offer->rkey, offer->rkey_len);
 }
@@ -639,12 +667,35 @@ static void rts_arrived(struct hc_peer *peer, const void *data, size_t len)
         .rkey = rts.rkey_len ? (const uint8_t *)data + sizeof(rts) : NULL,
         .rkey_len = rts.rkey_len,
         .kind = rts.offer,
+        .guard = rts.guard,
+        .guard_generation = rts.guard_generation,
     };
     struct hcomm_request *request = find_receive(peer, &key, offer.size);
     if (request)
         hc_rndv_receive(request, &offer);
     else
         keep_rts(peer, &key, &offer);
+}
+
+/* A lent message is taken back: its receive, or what is kept of it, gets the payload; it is gone when it was
+ * fetched before. In each case it has used the window. */
+static void payload_arrived(struct hc_peer *peer, const void *data, size_t len)
+{
+    struct hc_wire_payload head;
+    if (len <= sizeof(head)) {
+        protocol_error(peer, "PAYLOAD");
+        return;
+    }
+    (void)memcpy(&head, data, sizeof(head));
+    const uint8_t *payload = (const uint8_t *)data + sizeof(head);
+    size_t size = len - sizeof(head);
+    struct hcomm_message *message = find_kept(peer, head.send_id);
+    if (message) {
+        keep_payload(message, payload, size);
+        return;
+    }
+    (void)hc_rndv_payload_arrived(peer, head.send_id, payload, size);
+    return_credit(peer, size);
 }
 
 static void barrier_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -689,6 +740,9 @@ static HC_NOINLINE void dispatch(struct hc_peer *peer, uint8_t id, const void *d
         break;
     case HC_WIRE_WITHDRAW:
         hc_rndv_withdraw_arrived(peer, data, len);
+        break;
+    case HC_WIRE_PAYLOAD:
+        payload_arrived(peer, data, len);
         break;
     case HC_WIRE_RECALL:
         hc_device_recall_arrived(peer, data, len);

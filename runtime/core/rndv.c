@@ -3,6 +3,7 @@
 #include "runtime/base/copy.h"
 #include "runtime/core/device.h"
 #include "runtime/core/device_registration.h"
+#include "runtime/core/lend.h"
 #include "runtime/core/mapped.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/recv.h"
@@ -33,6 +34,7 @@ struct transfer_op {
 static void release_transfer(struct hcomm_request *request, bool succeeded)
 {
     struct hc_peer *peer = request->peer;
+    hc_lend_end(request);
     hc_list_remove(&request->stream_node);
     hc_request_release_id(request);
     if (request->transferring) {
@@ -141,13 +143,18 @@ void hc_rndv_forget(struct hcomm_request *request)
         release_transfer(request, false);
 }
 
-hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request, const struct hc_wire_match *match)
+static hcomm_status_t send_rts(struct hcomm_request *request, const struct hc_wire_match *match, bool lend)
 {
+    const struct hc_peer *peer = request->peer;
     hcomm_status_t status = with_id(request);
     if (status != HCOMM_OK)
         return status;
     struct rts_pack pack = {
-        .head = {.match = *match, .size = request->capacity, .send_id = request->id},
+        .head = {.match = *match,
+                 .size = request->capacity,
+                 .send_id = request->id,
+                 .guard = lend ? peer->guard : 0,
+                 .guard_generation = lend ? peer->guard_generation : 0},
     };
     offer_rma(request, &pack);
     status = transmit_rts(request->peer, &pack);
@@ -157,6 +164,25 @@ hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request, const struct hc_w
     else if (status != HCOMM_AGAIN)
         release_transfer(request, false);
     return status;
+}
+
+hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request, const struct hc_wire_match *match)
+{
+    return send_rts(request, match, false);
+}
+
+hcomm_status_t hc_rndv_lend(struct hcomm_request *request, const struct hc_wire_match *match)
+{
+    hcomm_status_t status = send_rts(request, match, true);
+    if (status == HCOMM_OK)
+        hc_lend_begin(request);
+    return status;
+}
+
+void hc_rndv_end_lent(struct hcomm_request *request)
+{
+    hc_counter_add(&request->context->counters, HC_COUNTER_BYTES_SENT, request->capacity);
+    finish(request, HCOMM_OK);
 }
 
 struct sync_pack {
@@ -343,7 +369,12 @@ static void end_receive(struct hcomm_request *request, hcomm_status_t status)
     if (status == HCOMM_OK)
         hc_mapped_learn(request);
     hc_counter_add(&request->context->counters, HC_COUNTER_BYTES_RECEIVED, request->finished);
-    hc_rndv_answer(request->peer, HC_WIRE_FIN, request->remote_id, status);
+    const struct hc_wire_fin fin = {
+        .id = request->remote_id,
+        .status = status,
+        .ns = request->accept == request->size ? request->fetch_ns : 0, /* of part of it says little */
+    };
+    hc_control_send(request->peer, HC_WIRE_FIN, &fin, sizeof(fin));
     if (status == HCOMM_OK && request->accept < request->size)
         status = HCOMM_ERR_TRUNCATED;
     finish(request, status);
@@ -466,13 +497,39 @@ static bool advance_mapped(struct hcomm_request *request)
     return false;
 }
 
+/* Fetch a message that is lent, at once. What it was worth shows the guard, also when it failed: the memory
+ * may be gone. */
+static bool fetch_lent(struct hcomm_request *request)
+{
+    size_t size = 0;
+    uint64_t start = hc_clock_ns();
+    hcomm_status_t status = get_piece(request, &size);
+    request->activity = hc_clock_ns();
+    request->fetch_ns = (uint32_t)(request->activity - start);
+    if (!hc_lend_is_valid(request)) {
+        request->overtaken = true;
+        return false;
+    }
+    if (status != HCOMM_OK) {
+        transfer_failed(request, status);
+        return false;
+    }
+    request->issued += size;
+    request->finished += size;
+    bool over = request->finished == request->accept;
+    end_if_over(request);
+    return !over;
+}
+
 /* Issue one piece; false when that is all for now (the request may be gone). */
 static bool advance_once(struct hcomm_request *request)
 {
     struct hcomm_context *context = request->context;
     if (request->issued == request->accept || request->ops >= ops_limit(request) ||
-        !use_bandwidth(request, 0))
+        !use_bandwidth(request, 0) || request->overtaken)
         return false;
+    if (request->guard_generation)
+        return fetch_lent(request);
     if (request->share)
         return advance_mapped(request);
     size_t size = 0;
@@ -543,6 +600,7 @@ static void ask_for_pieces(struct hcomm_request *request)
         .accept = request->accept,
     };
     request->offer_kind = HC_OFFER_RKEY;
+    request->guard_generation = 0;
     if (hc_mapped_offers(request->peer, request->buf, request->accept) && ask_to_place(request, 0))
         return;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_PIPELINE, 1);
@@ -598,7 +656,10 @@ static void start_receive(struct hcomm_request *request, const void *rkey, size_
         start_fetch(request, rkey, rkey_len);
         return;
     }
-    if (prepare_get(request, rkey, rkey_len) != HCOMM_OK || hc_mapped_choose(request) == HC_WAY_PIECES) {
+    if (!(request->peer->attr->caps & HC_CAP_SHARE))
+        request->guard_generation = 0; /* nothing is lent through other transports */
+    if (prepare_get(request, rkey, rkey_len) != HCOMM_OK ||
+        (!request->guard_generation && hc_mapped_choose(request) == HC_WAY_PIECES)) {
         ask_for_pieces(request);
         return;
     }
@@ -607,7 +668,7 @@ static void start_receive(struct hcomm_request *request, const void *rkey, size_
     if (hc_mapped_is_direct(request)) {
         hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_MAPPED, 1);
     }
-    if (hc_mapped_shares(request))
+    if (hc_mapped_shares(request) && !request->guard_generation)
         (void)ask_to_place(request, HC_CTS_FLAG_SHARE); /* else the receiver copies alone */
     begin_transfer(request);
 }
@@ -651,6 +712,8 @@ void hc_rndv_receive(struct hcomm_request *request, const struct hc_rndv_offer *
     request->remote_address = offer->address;
     request->accept = hc_smaller(offer->size, request->capacity);
     request->offer_kind = offer->kind;
+    request->guard = offer->guard;
+    request->guard_generation = offer->guard_generation;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_RECEIVED, 1);
     if (request->peer->state == HC_PEER_FAILED) {
         hc_request_complete(request, request->peer->failure);
@@ -758,6 +821,7 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
         protocol_error(peer, "CTS");
         return;
     }
+    hc_lend_end(request);
     request->remote_id = cts.recv_id;
     request->shared = cts.flags & HC_CTS_FLAG_SHARE;
     request->activity = hc_clock_ns();
@@ -839,6 +903,8 @@ static void sender_answered(struct hc_peer *peer, const struct hc_wire_fin *fin)
     if (!request || (request->transferring && !request->placing))
         return; /* given up meanwhile */
     hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT, request->capacity - request->finished);
+    if (fin->status == HCOMM_OK)
+        hc_lend_fetched(request, fin->ns);
     hc_counter_add(&peer->context->counters, HC_COUNTER_DEVICE_RDMA, request->on_device && request->mem);
     finish(request, checked_status(fin->status));
 }
@@ -884,6 +950,7 @@ static void send_withdraw(struct hcomm_request *request)
     if (request->withdrawn)
         return;
     request->withdrawn = true;
+    hc_lend_end(request);
     hc_list_remove(&request->stream_node);
     if (request->transferring)
         request->peer->rndv_inflight--;
@@ -937,6 +1004,24 @@ void hc_rndv_withdraw_arrived(struct hc_peer *peer, const void *data, size_t len
     }
     hc_message_withdraw(peer, withdraw.id);
     hc_rndv_answer(peer, HC_WIRE_FIN, withdraw.id, HCOMM_ERR_CANCELLED);
+}
+
+/* ---- lent messages that come back as payload ---- */
+
+bool hc_rndv_payload_arrived(struct hc_peer *peer, uint64_t send_id, const void *payload, size_t size)
+{
+    struct hcomm_request *request = find_receive_of(peer, send_id);
+    if (!request)
+        return false;
+    if (request->size != size || request->ops) {
+        protocol_error(peer, "PAYLOAD");
+        return true;
+    }
+    hc_copy(request->buf, payload, request->accept);
+    request->finished = request->accept;
+    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, size);
+    finish(request, request->accept < size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+    return true;
 }
 
 /* ---- giving up ---- */

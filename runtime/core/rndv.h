@@ -14,7 +14,8 @@ struct hc_rndv_offer {
     uint64_t address;
     const void *rkey; /* NULL: pieces only */
     size_t rkey_len;
-    uint32_t kind; /* enum hc_offer */
+    uint32_t kind;                    /* enum hc_offer */
+    uint32_t guard, guard_generation; /* of a lent message (lend.h); generation 0: it is not */
 };
 
 /* A send that got an id but is not started will not be: give the id back. */
@@ -22,6 +23,10 @@ void hc_rndv_forget(struct hcomm_request *request);
 /* Announce the request's message; HCOMM_AGAIN: not now. */
 hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request,
                                 const struct hc_wire_match *match) HC_MUST_CHECK;
+/* Announce a message whose buffer is lent; the peer's guard is open. HCOMM_AGAIN: not now. */
+hcomm_status_t hc_rndv_lend(struct hcomm_request *request, const struct hc_wire_match *match) HC_MUST_CHECK;
+/* A lent message is taken back, its payload sent: the request is over. */
+void hc_rndv_end_lent(struct hcomm_request *request);
 /* Send a small message that is to be acknowledged at match; HCOMM_AGAIN: not now. */
 hcomm_status_t hc_rndv_send_eager_sync(struct hcomm_request *request,
                                        const struct hc_wire_match *match) HC_MUST_CHECK;
@@ -41,6 +46,9 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len);
 void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len);
 void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len);
 void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data, size_t len);
+
+/* The payload of a lent message has come, its RTS has met this receive; true: and had not been fetched. */
+bool hc_rndv_payload_arrived(struct hc_peer *peer, uint64_t send_id, const void *payload, size_t size);
 
 /*
  * Take back a message that the receiver has not answered. True: its buffer is offered to the receiver, which

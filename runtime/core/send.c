@@ -1,6 +1,7 @@
 #include "runtime/core/send.h"
 
 #include "runtime/base/copy.h"
+#include "runtime/core/lend.h"
 #include "runtime/core/mapped.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
@@ -400,6 +401,34 @@ static hcomm_status_t send_slow(struct hcomm_comm *comm, struct hc_peer *peer,
     return start_or_free(peer, match, request, out);
 }
 
+/* A message that is copied or lent, as was learned. HCOMM_AGAIN: not now. */
+static hcomm_status_t send_learned(struct hcomm_comm *comm, struct hc_peer *peer,
+                                   const struct hc_wire_match *match, const void *buf, size_t size, int dest,
+                                   struct hcomm_request **out)
+{
+    if (hc_lend_choose(peer, size)) {
+        struct hcomm_request *request = new_send(comm, buf, size, dest, match->tag, false);
+        if (!request)
+            return HCOMM_ERR_NO_MEMORY;
+        hcomm_status_t status = hc_rndv_lend(request, match);
+        if (status == HCOMM_OK) {
+            hc_progress_thread_kick(peer->context);
+            *out = request;
+            return HCOMM_OK;
+        }
+        hc_rndv_forget(request);
+        comm->busy--;
+        hc_request_free(request);
+        return status;
+    }
+    uint64_t start = hc_clock_ns();
+    hcomm_status_t status = send_eager(peer, match, buf, size);
+    if (status == HCOMM_OK)
+        hc_lender_copied(&peer->lender, size, hc_clock_ns() - start);
+    *out = &comm->context->done_send;
+    return status;
+}
+
 /* What cannot take the short way, but perhaps still leaves at once. */
 static hcomm_status_t send_general(struct hcomm_comm *comm, struct hc_peer *peer,
                                    const struct hc_wire_match *match, const void *buf, size_t size, int dest,
@@ -407,6 +436,9 @@ static hcomm_status_t send_general(struct hcomm_comm *comm, struct hc_peer *peer
 {
     if (sync || !may_send_now(peer) || !goes_eager(peer, buf, size) || size >= peer->zcopy_min)
         return send_slow(comm, peer, match, buf, size, dest, sync, request);
+    if (size >= peer->lend_min && !peer->ep->holds &&
+        send_learned(comm, peer, match, buf, size, dest, request) == HCOMM_OK)
+        return HCOMM_OK;
     bool left = may_gather(peer, size) && gather(peer, match, buf, size);
     if (!left && !peer->ep->holds && flush_batch(peer) == HCOMM_OK)
         left = send_eager(peer, match, buf, size) == HCOMM_OK;

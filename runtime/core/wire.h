@@ -27,6 +27,7 @@ enum hc_wire_id {
     HC_WIRE_PLACED = 13,    /* hc_wire_placed: all that the sender has put into the receiver's memory */
     HC_WIRE_RECALL = 14,    /* hc_wire_fin: to importers of device memory: it is freed, close what is kept */
     HC_WIRE_RELEASED = 15,  /* hc_wire_fin: to its owner: closed */
+    HC_WIRE_PAYLOAD = 16,   /* hc_wire_payload, payload: of a lent message, whose RTS it replaces */
 };
 
 /* What matching looks at. */
@@ -94,11 +95,18 @@ struct hc_wire_rts {
     struct hc_wire_match match;
     uint64_t size;
     uint64_t send_id;
-    uint64_t address;  /* of the payload, for get; 0 without an rkey */
-    uint32_t rkey_len; /* bytes of rkey that follow; 0: only pieces are possible */
-    uint32_t offer;    /* enum hc_offer: what the rkey is */
+    uint64_t address;          /* of the payload, for get; 0 without an rkey */
+    uint32_t rkey_len;         /* bytes of rkey that follow; 0: only pieces are possible */
+    uint32_t offer;            /* enum hc_offer: what the rkey is */
+    uint32_t guard;            /* index of a share of the sender, if the message is lent (lend.h) */
+    uint32_t guard_generation; /* of it; 0: the message is not lent */
 };
-_Static_assert(sizeof(struct hc_wire_rts) == 48, "wire size");
+_Static_assert(sizeof(struct hc_wire_rts) == 56, "wire size");
+
+struct hc_wire_payload {
+    uint64_t send_id;
+};
+_Static_assert(sizeof(struct hc_wire_payload) == 8, "wire size");
 
 enum hc_cts_flag {
     HC_CTS_FLAG_SHARE = 1, /* the receiver copies, too: take parts or leave it, send no pieces */
@@ -132,7 +140,7 @@ _Static_assert(sizeof(struct hc_wire_data) == 16, "wire size");
 struct hc_wire_fin {
     uint64_t id;
     int32_t status; /* hcomm_status_t */
-    uint32_t zero;
+    uint32_t ns;    /* FIN of a lent message: how long fetching it took */
 };
 _Static_assert(sizeof(struct hc_wire_fin) == 16, "wire size");
 

@@ -54,12 +54,14 @@ if grep -q '^shm .* yes ' "$out"; then
     attach=$(grep -c '^shm .* single copy by cross-memory attach' "$out")
     [ "$(grep -c '^    or in one copy, which both sides share from 256 KiB (learned per peer and size)$' "$out")" -eq "$attach" ] ||
         die "the one copy is told of wrongly"
+    [ "$(grep -c '^    or from 8 KiB lent to the receiver, which copies once (learned per peer and size)$' "$out")" -eq "$attach" ] ||
+        die "lending is told of wrongly"
     run 0 env HCOMM_BUFFER_SIZE=1048576 ./hcomm_info --transports
     has '^    in chunks up to 64 KiB, 15 in rotation \(all that buffer_size allows\)'
     run 0 ./hcommrun --oversubscribe -n $(($(getconf _NPROCESSORS_ONLN) + 1)) ./hcomm_info --transports
     [ "$(grep -c '^    from 256 KiB one copy by the receiver (more ranks than processors)$' "$out")" -eq "$attach" ] ||
         die "the copy by the receiver is told of wrongly"
-    ! grep -q 'or in one copy\|copied by both sides' "$out" || die "both sides copy with more ranks than processors"
+    ! grep -q 'or in one copy\|lent\|copied by both sides' "$out" || die "both sides copy with more ranks than processors"
 fi
 run 0 env HCOMM_NUM_QP=3 HCOMM_TRANSPORTS=ofi:tcp ./hcomm_info --transports
 if grep -q '^ofi:tcp .* yes ' "$out"; then

@@ -115,8 +115,11 @@ tests_unit_mem_pool_SOURCES = tests/unit/mem_pool.c
 tests_unit_mem_pool_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_mem_pool_LDADD = $(UNIT_LIBS)
 
-# core: the way of large messages
-UNIT_TESTS += tests/unit/core_chooser
+# core: the ways of messages
+UNIT_TESTS += tests/unit/core_chooser tests/unit/core_lender
+tests_unit_core_lender_SOURCES = tests/unit/core_lender.c
+tests_unit_core_lender_CFLAGS = $(UNIT_CFLAGS)
+tests_unit_core_lender_LDADD = $(UNIT_LIBS)
 tests_unit_core_chooser_SOURCES = tests/unit/core_chooser.c
 tests_unit_core_chooser_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_core_chooser_LDADD = $(UNIT_LIBS)

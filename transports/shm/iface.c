@@ -142,6 +142,10 @@ static void tell_eager(struct hc_resource *resource, const struct hc_iface_attr 
         "in chunks up to %s, %u in rotation (%s), written through or past the caches (learned per "
         "peer)",
         hc_transport_size_text(attr->eager_max).text, hot < count ? hot : count, why);
+    if (attr->fetch_min != SIZE_MAX)
+        hc_transport_tell(resource,
+                          "or from %s lent to the receiver, which copies once (learned per peer and size)",
+                          hc_transport_size_text(attr->fetch_min).text);
 }
 
 /* What the receiver is asked about first. */

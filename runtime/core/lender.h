@@ -1,0 +1,60 @@
+/*
+ * Which of two ways a message of an eager size takes to a peer that can read this process's memory, learned
+ * per peer while sending: copied into the transport's memory (eager: two copies), or its buffer lent to the
+ * receiver, which fetches it (one copy by the kernel; lend.h). Whether a system call is cheaper than a copy
+ * differs between machines, and with the distance of the processors.
+ *
+ * What is compared are costs of single messages: how long the sender copied, and how long the receiver
+ * fetched, which its answer tells. Both are the same whether messages come one by one or in windows, and
+ * whatever the application does between them. From time to time a few messages try the other way.
+ *
+ * A receiver that comes late keeps a lender waiting. So one that is late more often than every now and then,
+ * as when it has lost its processor, ends lending for some messages, each time for twice as many.
+ */
+#ifndef HC_LENDER_H
+#define HC_LENDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    HC_LENDER_CLASSES = 4,   /* of sizes, each twice the one before */
+    HC_LENDER_SMALLEST = 13, /* the first begins at 2^13 bytes */
+    HC_LENDER_FIRST = 16,    /* messages that are copied before any is lent */
+    HC_LENDER_TRIALS = 4,    /* messages in a row that try the other way */
+    HC_LENDER_PERIOD = 512,  /* messages between trials */
+    HC_LENDER_RARELY = 4,    /* times as many, if the other way takes twice as long */
+    HC_LENDER_REST = 64,     /* messages that are copied after a late one, at least */
+    HC_LENDER_REST_MAX = 16384,
+    HC_LENDER_LATE_NS = 8000, /* a receiver that takes so long besides fetching is late */
+    /* A message that was fetched in time makes up for a part of one that was late, or taken back. */
+    HC_LENDER_TRUST_MAX = 256,
+    HC_LENDER_TRUST_LATE = 8,
+    HC_LENDER_TRUST_GAVE_UP = 32,
+};
+
+/* Messages of one class of sizes. */
+struct hc_lender_class {
+    uint32_t count;                /* of messages */
+    uint32_t copy_cost, lend_cost; /* ps per byte; 0: unknown */
+};
+
+/* Zero-initialised. */
+struct hc_lender {
+    struct hc_lender_class classes[HC_LENDER_CLASSES];
+    uint32_t rest; /* messages yet that are copied whatever they cost */
+    uint32_t last; /* how many they were the last time */
+    int32_t trust; /* that the receiver comes in time */
+};
+
+/* Whether the next message, of that size, is lent. */
+bool hc_lender_choose(struct hc_lender *lender, size_t size);
+/* The sender copied for so long. */
+void hc_lender_copied(struct hc_lender *lender, size_t size, uint64_t ns);
+/* The receiver fetched for so long; `alone`: no other message was lent, and it was for `lent_ns`. */
+void hc_lender_fetched(struct hc_lender *lender, size_t size, uint64_t ns, bool alone, uint64_t lent_ns);
+/* The receiver did not come in time. */
+void hc_lender_gave_up(struct hc_lender *lender);
+
+#endif
