@@ -295,7 +295,7 @@ static bool limits_hold(const struct hc_iface_attr *a)
            !(a->caps & HC_CAP_ZCOPY) == !a->zcopy_max && !remote == !a->rma_max && !remote == !a->rkey_max &&
            ((a->caps & HC_CAP_RMA) || a->get_min == SIZE_MAX) && !(a->caps & HC_CAP_MAP) == !a->map_min &&
            !(a->caps & HC_CAP_SHARE) == !a->share_min && !(a->caps & HC_CAP_SHARE) == !a->share_map_min &&
-           !(a->caps & HC_CAP_SHARE) == !a->fetch_min;
+           !(a->caps & HC_CAP_SHARE) == !a->fetch_min && a->lend_min >= a->fetch_min;
 }
 
 static bool calls_there(const struct hc_transport *t, unsigned caps)

@@ -127,6 +127,9 @@ struct hc_iface_attr {
     /* HC_CAP_SHARE: payload of other memory from which one copy, shared or the receiver's alone, competes with
      * pieces (runtime/core/chooser.h); at most share_min; SIZE_MAX: never. */
     size_t fetch_min;
+    /* HC_CAP_SHARE: payload of eager messages from which their buffer may be lent to the receiver
+     * (runtime/core/lend.h); at least fetch_min; SIZE_MAX: never. */
+    size_t lend_min;
     double latency, bandwidth, overhead; /* s, B/s, s */
 };
 

@@ -337,6 +337,7 @@ static void free_peers(struct hcomm_context *context)
 
 static void free_message(struct hcomm_message *message)
 {
+    free(message->taken_back);
     if (!message->pooled)
         free(message);
 }

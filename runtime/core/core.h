@@ -178,7 +178,8 @@ struct hcomm_request {
     bool payload_sent;                /* SEND: it is being taken back */
     uint32_t fetch_ns;                /* RECV: how long fetching it took */
     bool overtaken;                   /* RECV: it was taken back: the payload is coming */
-    uint32_t guard, guard_generation; /* RECV: index and generation of the peer's share; 0: not lent */
+    bool lent;                        /* RECV: it was when its RTS came */
+    uint32_t guard, guard_generation; /* RECV: index and generation of the peer's share; 0: do not fetch */
     uint64_t activity;                /* clock of the last progress, for deadlines */
     /* device memory (staged.c) */
     struct hc_staged *staged; /* NULL: nothing special about it */

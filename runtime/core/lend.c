@@ -8,14 +8,17 @@
 
 #include <string.h>
 
-enum { PATIENCE_NS = 15000 };
+enum {
+    PATIENCE_NS = 15000,  /* since the peer fetched anything */
+    OVERDUE_NS = 1000000, /* whatever else it fetches meanwhile */
+};
 
 size_t hc_lend_min(const struct hc_peer *peer)
 {
     const struct hcomm_context *context = peer->context;
     bool able = (peer->attr->caps & HC_CAP_SHARE) && peer->attr->rkey_max <= HC_RKEY_MAX &&
                 !context->settings.bandwidth_limit && !context->device && !peer->gathers;
-    return able ? peer->attr->fetch_min : SIZE_MAX;
+    return able ? peer->attr->lend_min : SIZE_MAX;
 }
 
 static bool open_guard(struct hc_peer *peer)
@@ -49,11 +52,21 @@ void hc_lend_end(struct hcomm_request *request)
 {
     if (!request->lent_at)
         return;
+    struct hc_peer *peer = request->peer;
     request->lent_at = 0;
     hc_list_remove(&request->stream_node);
-    request->peer->num_lent--;
-    if (!request->payload_sent) /* which the receiver gives back */
-        request->peer->credit += hc_eager_cost(request->capacity);
+    if (--peer->num_lent == 0)
+        peer->taking_back = false; /* also when the rest was fetched before there was room for it */
+    if (!request->payload_sent)    /* which the receiver gives back */
+        peer->credit += hc_eager_cost(request->capacity);
+}
+
+void hc_lend_refused(struct hcomm_request *request)
+{
+    if (!request->lent_at)
+        return;
+    hc_lender_gave_up(&request->peer->lender);
+    hc_lend_end(request);
 }
 
 void hc_lend_fetched(struct hcomm_request *request, uint32_t ns)
@@ -148,7 +161,7 @@ static bool is_late(const struct hcomm_request *request, uint64_t now)
 {
     uint64_t since =
         request->lent_at > request->peer->fetched_at ? request->lent_at : request->peer->fetched_at;
-    return now > since + PATIENCE_NS;
+    return now > since + PATIENCE_NS || now > request->lent_at + OVERDUE_NS;
 }
 
 unsigned hc_lend_progress(struct hcomm_context *context)

@@ -24,6 +24,8 @@ bool hc_lend_choose(struct hc_peer *peer, size_t size);
 void hc_lend_begin(struct hcomm_request *request);
 /* The receiver has fetched a message, lent or not; one that is lent for so long, 0: unknown. */
 void hc_lend_fetched(struct hcomm_request *request, uint32_t ns);
+/* The receiver asks for it in pieces, if it was lent: it cannot fetch. */
+void hc_lend_refused(struct hcomm_request *request);
 /* It is not lent any more, if it was. */
 void hc_lend_end(struct hcomm_request *request);
 /* Take back what has been lent for too long; returns how many messages that were. */

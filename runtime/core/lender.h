@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 enum {
-    HC_LENDER_CLASSES = 4,   /* of sizes, each twice the one before */
-    HC_LENDER_SMALLEST = 13, /* the first begins at 2^13 bytes */
+    HC_LENDER_CLASSES = 3,   /* of sizes, each twice the one before */
+    HC_LENDER_SMALLEST = 14, /* the first begins at 2^14 bytes */
     HC_LENDER_FIRST = 16,    /* messages that are copied before any is lent */
     HC_LENDER_TRIALS = 4,    /* messages in a row that try the other way */
     HC_LENDER_PERIOD = 512,  /* messages between trials */

@@ -36,7 +36,9 @@ libhcrt_la_SOURCES += \
 	runtime/core/mapped.c \
 	runtime/core/mapped.h \
 	runtime/core/lend.c \
+	runtime/core/lend.h \
 	runtime/core/lender.c \
+	runtime/core/lender.h \
 	runtime/core/match.c \
 	runtime/core/match.h \
 	runtime/core/mem.c \
@@ -44,6 +46,8 @@ libhcrt_la_SOURCES += \
 	runtime/core/mem_types.c \
 	runtime/core/p2p.c \
 	runtime/core/parts.c \
+	runtime/core/pieces.c \
+	runtime/core/pieces.h \
 	runtime/core/parts.h \
 	runtime/core/peer.c \
 	runtime/core/peer.h \

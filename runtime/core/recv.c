@@ -195,10 +195,11 @@ void hc_message_withdraw(struct hc_peer *peer, uint64_t send_id)
 }
 
 /* It is an eager message from here on. */
-static void keep_payload(struct hcomm_message *message, const void *payload, size_t size)
+static void keep_payload(struct hcomm_message *message, const void *payload)
 {
     struct hcomm_context *context = message->peer->context;
-    void *kept = size == message->size ? malloc(size) : NULL;
+    size_t size = message->size;
+    void *kept = malloc(size);
     if (!kept) {
         no_room(message->peer);
         return;
@@ -690,11 +691,15 @@ static void payload_arrived(struct hc_peer *peer, const void *data, size_t len)
     const uint8_t *payload = (const uint8_t *)data + sizeof(head);
     size_t size = len - sizeof(head);
     struct hcomm_message *message = find_kept(peer, head.send_id);
-    if (message) {
-        keep_payload(message, payload, size);
+    if (message && (!message->guard_generation || message->size != size)) {
+        protocol_error(peer, "PAYLOAD");
         return;
     }
-    (void)hc_rndv_payload_arrived(peer, head.send_id, payload, size);
+    if (message) {
+        keep_payload(message, payload);
+        return;
+    }
+    hc_rndv_payload_arrived(peer, head.send_id, payload, size);
     return_credit(peer, size);
 }
 

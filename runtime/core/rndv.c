@@ -5,6 +5,7 @@
 #include "runtime/core/device_registration.h"
 #include "runtime/core/lend.h"
 #include "runtime/core/mapped.h"
+#include "runtime/core/pieces.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/recv.h"
 #include "runtime/core/request.h"
@@ -16,16 +17,8 @@
 #include <string.h>
 
 enum {
-    PIECE_MAX = 256 * 1024, /* larger system calls nearly halve tcp's bandwidth (measured) */
-    PIECES_PER_TURN = 8,    /* then others get their turn */
-    GETS_IN_FLIGHT = 4,     /* per message: keeps the wire busy without hogging the queues */
-};
-
-/* One RMA or zero-copy operation of a request; from context->op_pool. */
-struct transfer_op {
-    struct hc_op base;
-    struct hcomm_request *request;
-    size_t size;
+    PIECES_PER_TURN = 8, /* then others get their turn */
+    GETS_IN_FLIGHT = 4,  /* per message: keeps the wire busy without hogging the queues */
 };
 
 /* ---- ends ---- */
@@ -279,88 +272,6 @@ static void wait_for_turn(struct hcomm_request *request)
     hc_peer_set_pending(request->peer);
 }
 
-static void transfer_done(struct hc_op *base, hcomm_status_t status);
-
-static struct transfer_op *new_op(struct hcomm_request *request, size_t size)
-{
-    struct transfer_op *op = hc_pool_get(&request->context->op_pool);
-    if (!op)
-        return NULL;
-    op->base.done = transfer_done;
-    op->request = request;
-    op->size = size;
-    return op;
-}
-
-struct data_pack {
-    struct hc_wire_data head;
-    const uint8_t *data;
-    size_t size;
-};
-
-static size_t pack_data(void *dest, void *arg)
-{
-    const struct data_pack *pack = arg;
-    (void)memcpy(dest, &pack->head, sizeof(pack->head));
-    hc_copy((uint8_t *)dest + sizeof(pack->head), pack->data, pack->size);
-    return sizeof(pack->head) + pack->size;
-}
-
-static hcomm_status_t send_piece_copied(struct hcomm_request *request, size_t *size)
-{
-    struct hc_peer *peer = request->peer;
-    *size = hc_smaller(request->accept - request->issued, peer->attr->eager_max);
-    struct data_pack pack = {
-        .head = {.recv_id = request->remote_id, .offset = request->issued},
-        .data = (const uint8_t *)request->buf + request->issued,
-        .size = *size,
-    };
-    if (sizeof(pack.head) + *size <= peer->attr->short_max)
-        return peer->ops->am_short(peer->ep, HC_WIRE_DATA, &pack.head, sizeof(pack.head), pack.data, *size);
-    return peer->ops->am_bcopy(peer->ep, HC_WIRE_DATA, pack_data, &pack);
-}
-
-static hcomm_status_t send_piece_zero_copy(struct hcomm_request *request, size_t *size)
-{
-    struct hc_peer *peer = request->peer;
-    const struct hc_wire_data head = {.recv_id = request->remote_id, .offset = request->issued};
-    *size = hc_smaller(hc_smaller(request->accept - request->issued, peer->attr->zcopy_max - sizeof(head)),
-                       PIECE_MAX);
-    struct transfer_op *op = new_op(request, *size);
-    if (!op)
-        return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
-    hcomm_status_t status =
-        peer->ops->am_zcopy(peer->ep, HC_WIRE_DATA, &head, sizeof(head),
-                            (const uint8_t *)request->buf + request->issued, *size, request->mem, &op->base);
-    if (status != HCOMM_IN_PROGRESS)
-        hc_pool_put(&request->context->op_pool, op);
-    return status;
-}
-
-static hcomm_status_t get_piece(struct hcomm_request *request, size_t *size)
-{
-    struct hc_peer *peer = request->peer;
-    *size = hc_smaller(request->accept - request->issued, peer->attr->rma_max);
-    struct transfer_op *op = new_op(request, *size);
-    if (!op)
-        return hc_error(HCOMM_ERR_NO_MEMORY, "transfer: out of memory");
-    hcomm_status_t status =
-        peer->ops->get(peer->ep, (uint8_t *)request->buf + request->issued, *size, request->mem,
-                       request->remote_address + request->issued, request->rkey, &op->base);
-    if (status != HCOMM_IN_PROGRESS)
-        hc_pool_put(&request->context->op_pool, op);
-    return status;
-}
-
-static hcomm_status_t issue_piece(struct hcomm_request *request, size_t *size)
-{
-    if (request->kind == HC_REQUEST_RECV)
-        return get_piece(request, size);
-    if (request->peer->attr->caps & HC_CAP_ZCOPY)
-        return send_piece_zero_copy(request, size);
-    return send_piece_copied(request, size);
-}
-
 static void fall_back_to_pieces(struct hcomm_request *request);
 static void end_if_over(struct hcomm_request *request);
 
@@ -432,13 +343,8 @@ static void transfer_failed(struct hcomm_request *request, hcomm_status_t status
     end_if_over(request);
 }
 
-static void transfer_done(struct hc_op *base, hcomm_status_t status)
+static void transfer_done(struct hcomm_request *request, size_t size, hcomm_status_t status)
 {
-    struct transfer_op *op = hc_container_of(base, struct transfer_op, base);
-    struct hcomm_request *request = op->request;
-    size_t size = op->size;
-    hc_pool_put(&request->context->op_pool, op);
-    request->ops--;
     request->activity = hc_clock_ns();
     if (status == HCOMM_OK)
         request->finished += size;
@@ -503,7 +409,7 @@ static bool fetch_lent(struct hcomm_request *request)
 {
     size_t size = 0;
     uint64_t start = hc_clock_ns();
-    hcomm_status_t status = get_piece(request, &size);
+    hcomm_status_t status = hc_piece_get(request, transfer_done, &size);
     request->activity = hc_clock_ns();
     request->fetch_ns = (uint32_t)(request->activity - start);
     if (!hc_lend_is_valid(request)) {
@@ -533,7 +439,7 @@ static bool advance_once(struct hcomm_request *request)
     if (request->share)
         return advance_mapped(request);
     size_t size = 0;
-    hcomm_status_t status = issue_piece(request, &size);
+    hcomm_status_t status = hc_piece_issue(request, transfer_done, &size);
     if (status == HCOMM_AGAIN)
         return false;
     if (status < 0) {
@@ -712,6 +618,7 @@ void hc_rndv_receive(struct hcomm_request *request, const struct hc_rndv_offer *
     request->remote_address = offer->address;
     request->accept = hc_smaller(offer->size, request->capacity);
     request->offer_kind = offer->kind;
+    request->lent = offer->guard_generation != 0;
     request->guard = offer->guard;
     request->guard_generation = offer->guard_generation;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_RECEIVED, 1);
@@ -821,7 +728,9 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
         protocol_error(peer, "CTS");
         return;
     }
-    hc_lend_end(request);
+    if (request->payload_sent)
+        return; /* which this crossed, and which ends the receive */
+    hc_lend_refused(request);
     request->remote_id = cts.recv_id;
     request->shared = cts.flags & HC_CTS_FLAG_SHARE;
     request->activity = hc_clock_ns();
@@ -906,7 +815,8 @@ static void sender_answered(struct hc_peer *peer, const struct hc_wire_fin *fin)
     if (fin->status == HCOMM_OK)
         hc_lend_fetched(request, fin->ns);
     hc_counter_add(&peer->context->counters, HC_COUNTER_DEVICE_RDMA, request->on_device && request->mem);
-    finish(request, checked_status(fin->status));
+    /* what has been sent after all is the receiver's, whatever became of it there */
+    finish(request, request->payload_sent ? HCOMM_OK : checked_status(fin->status));
 }
 
 static void receiver_refused(struct hc_peer *peer, const struct hc_wire_fin *fin)
@@ -1008,20 +918,23 @@ void hc_rndv_withdraw_arrived(struct hc_peer *peer, const void *data, size_t len
 
 /* ---- lent messages that come back as payload ---- */
 
-bool hc_rndv_payload_arrived(struct hc_peer *peer, uint64_t send_id, const void *payload, size_t size)
+void hc_rndv_payload_arrived(struct hc_peer *peer, uint64_t send_id, const void *payload, size_t size)
 {
     struct hcomm_request *request = find_receive_of(peer, send_id);
+    hcomm_status_t status = HCOMM_OK;
     if (!request)
-        return false;
-    if (request->size != size || request->ops) {
+        return; /* fetched, or given up meanwhile */
+    if (!request->lent || request->size != size || request->ops || request->staged) {
         protocol_error(peer, "PAYLOAD");
-        return true;
+        return;
     }
-    hc_copy(request->buf, payload, request->accept);
+    if (request->on_device)
+        status = hc_staged_deliver(request, payload, request->accept);
+    else
+        hc_copy(request->buf, payload, request->accept);
     request->finished = request->accept;
-    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, size);
-    finish(request, request->accept < size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
-    return true;
+    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, request->accept);
+    finish(request, status == HCOMM_OK && request->accept < size ? HCOMM_ERR_TRUNCATED : status);
 }
 
 /* ---- giving up ---- */

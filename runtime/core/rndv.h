@@ -47,8 +47,8 @@ void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len);
 void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len);
 void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data, size_t len);
 
-/* The payload of a lent message has come, its RTS has met this receive; true: and had not been fetched. */
-bool hc_rndv_payload_arrived(struct hc_peer *peer, uint64_t send_id, const void *payload, size_t size);
+/* The payload of a lent message has come, which the receive takes that its RTS has met, if it is not over. */
+void hc_rndv_payload_arrived(struct hc_peer *peer, uint64_t send_id, const void *payload, size_t size);
 
 /*
  * Take back a message that the receiver has not answered. True: its buffer is offered to the receiver, which

@@ -2,10 +2,11 @@
 /*
  * Messages from a peer that may say anything, between receives, sends, probes and cancels of ours: no stray access,
  * no request completed twice, nothing left over. The peer is a transport that swallows what is sent to it.
- * fuzz-sources: runtime/core/mapped.c runtime/core/chooser.c runtime/base/arena.c runtime/base/share.c runtime/core/recv.c runtime/core/send.c runtime/core/rndv.c runtime/core/lend.c runtime/core/lender.c runtime/core/parts.c runtime/core/match.c runtime/core/request.c runtime/core/progress.c runtime/core/peer.c runtime/core/wait.c runtime/core/blob.c runtime/core/barrier.c runtime/core/barrier_shared.c runtime/core/coll.c runtime/core/comm.c runtime/core/p2p.c runtime/core/complete.c runtime/core/thread.c runtime/core/staged.c runtime/core/staging.c runtime/core/device.c runtime/core/device_copy.c runtime/core/device_ipc.c runtime/core/ranges.c runtime/core/device_import.c runtime/core/device_registration.c runtime/core/placement.c runtime/topo/affinity.c runtime/topo/cpulist.c transports/npu/acl/table.c runtime/base/config.c runtime/base/copy.c runtime/base/lock.c runtime/base/log.c runtime/base/pool.c runtime/base/settings.c runtime/base/status.c
+ * fuzz-sources: runtime/core/mapped.c runtime/core/chooser.c runtime/base/arena.c runtime/base/share.c runtime/core/recv.c runtime/core/send.c runtime/core/rndv.c runtime/core/lend.c runtime/core/lender.c runtime/core/parts.c runtime/core/pieces.c runtime/core/match.c runtime/core/request.c runtime/core/progress.c runtime/core/peer.c runtime/core/wait.c runtime/core/blob.c runtime/core/barrier.c runtime/core/barrier_shared.c runtime/core/coll.c runtime/core/comm.c runtime/core/p2p.c runtime/core/complete.c runtime/core/thread.c runtime/core/staged.c runtime/core/staging.c runtime/core/device.c runtime/core/device_copy.c runtime/core/device_ipc.c runtime/core/ranges.c runtime/core/device_import.c runtime/core/device_registration.c runtime/core/placement.c runtime/topo/affinity.c runtime/topo/cpulist.c transports/npu/acl/table.c runtime/base/config.c runtime/base/copy.c runtime/base/lock.c runtime/base/log.c runtime/base/pool.c runtime/base/settings.c runtime/base/status.c
  */
 /* clang-format on */
 #include "runtime/core/core.h"
+#include "runtime/core/lend.h"
 #include "runtime/core/parts.h"
 #include "runtime/core/peer.h"
 #include "runtime/core/rndv.h"
@@ -113,6 +114,8 @@ hcomm_status_t hc_context_describe(struct hcomm_context *context, void *bytes, s
 static unsigned weather;                 /* decides when there is no room */
 static struct hc_op *in_flight[OPS_MAX]; /* transfers the fuzzer may complete later */
 static unsigned num_in_flight;
+static struct hc_share own_shares[HC_SHARES], peer_shares[HC_SHARES];
+static struct hc_share_pool pool;
 
 static bool no_room(void)
 {
@@ -142,15 +145,38 @@ static hcomm_status_t fake_bcopy(struct hc_ep *ep, uint8_t id, hc_pack_fn pack, 
 static hcomm_status_t fake_get(struct hc_ep *ep, void *local, size_t len, struct hc_mem *mem, uint64_t remote,
                                struct hc_rkey *rkey, struct hc_op *op)
 {
-    (void)ep, (void)mem, (void)remote, (void)rkey;
+    (void)mem, (void)remote, (void)rkey;
+    bool at_once = ep->iface->attr.caps & HC_CAP_SHARE;
     weather = weather * 1103515245u + 12345u;
     (void)memset(local, 1, len);
-    if (num_in_flight < OPS_MAX && (weather >> 16) % 2) {
+    if (!at_once && num_in_flight < OPS_MAX && (weather >> 16) % 2) {
         in_flight[num_in_flight++] = op;
         return HCOMM_IN_PROGRESS;
     }
-    static const hcomm_status_t outcomes[] = {HCOMM_OK, HCOMM_AGAIN, HCOMM_ERR_UNSUPPORTED, HCOMM_ERR_IO};
-    return outcomes[(weather >> 20) % 4];
+    static const hcomm_status_t outcomes[] = {HCOMM_OK, HCOMM_ERR_UNSUPPORTED, HCOMM_ERR_IO, HCOMM_AGAIN};
+    return outcomes[(weather >> 20) % (at_once ? 3 : 4)];
+}
+
+static hcomm_status_t fake_put(struct hc_ep *ep, const void *local, size_t len, struct hc_mem *mem,
+                               uint64_t remote, struct hc_rkey *rkey, struct hc_op *op)
+{
+    (void)ep, (void)mem, (void)remote, (void)rkey, (void)op;
+    static volatile uint8_t sum;
+    for (size_t i = 0; i < len; i++)
+        sum = (uint8_t)(sum + ((const uint8_t *)local)[i]);
+    return no_room() ? HCOMM_ERR_IO : HCOMM_OK;
+}
+
+static struct hc_share_pool *fake_shares(struct hc_iface *iface)
+{
+    (void)iface;
+    return &pool;
+}
+
+static struct hc_share *fake_ep_share(struct hc_ep *ep, uint32_t index)
+{
+    (void)ep;
+    return index < HC_SHARES ? &peer_shares[index] : NULL;
 }
 
 static hcomm_status_t fake_mem_reg(struct hc_iface *iface, void *addr, size_t len,
@@ -218,6 +244,9 @@ static const struct hc_transport fake = {
     .am_short = fake_short,
     .am_bcopy = fake_bcopy,
     .get = fake_get,
+    .put = fake_put,
+    .shares = fake_shares,
+    .ep_share = fake_ep_share,
     .mem_reg = fake_mem_reg,
     .mem_dereg = fake_mem_dereg,
     .rkey_pack = fake_rkey_pack,
@@ -234,7 +263,10 @@ static struct hc_iface iface = {
              .bcopy_max = 4096,
              .eager_max = 2048,
              .rma_max = 4096,
-             .get_min = 8192},
+             .get_min = 8192,
+             .fetch_min = 1024,
+             .lend_min = 1024,
+             .share_min = 4096},
 };
 static struct hc_ep ep = {.iface = &iface, .peer = 1};
 
@@ -258,6 +290,7 @@ static struct hcomm_context *make_context(void)
     hc_list_init(&context->pending);
     hc_list_init(&context->fetching);
     hc_list_init(&context->failing);
+    hc_list_init(&context->lent);
     hc_list_init(&context->taken);
     context->peers = calloc(2, sizeof(struct hc_peer *));
     FUZZ_CHECK(context->peers);
@@ -270,6 +303,22 @@ static struct hcomm_context *make_context(void)
     FUZZ_CHECK(hc_match_init(&context->match) == HCOMM_OK && hc_wait_init(context) == HCOMM_OK);
     FUZZ_CHECK(hc_comm_create_builtin(context) == HCOMM_OK);
     return context;
+}
+
+/* Half of the inputs meet a transport through which messages are lent, and nearly all that may be are. */
+static void prefer_lending(struct hc_peer *peer)
+{
+    if (weather % 2)
+        iface.attr.caps = HC_CAP_RMA | HC_CAP_SHARE;
+    else
+        iface.attr.caps = HC_CAP_RMA;
+    hc_share_pool_init(&pool, own_shares);
+    for (uint32_t i = 0; i < HC_SHARES; i++) /* generation 1 is open, others are not */
+        atomic_store_explicit(&peer_shares[i].word, UINT64_C(1) << 32, memory_order_relaxed);
+    peer->lend_min = hc_lend_min(peer);
+    for (int i = 0; i < HC_LENDER_CLASSES; i++)
+        peer->lender.classes[i] =
+            (struct hc_lender_class){.count = HC_LENDER_TRIALS, .copy_cost = 1000000, .lend_cost = 1};
 }
 
 static void reach_peer(struct hcomm_context *context)
@@ -285,6 +334,7 @@ static void reach_peer(struct hcomm_context *context)
     peer->credit = peer->info.eager_window = 8192;
     peer->window = context->eager_window;
     peer->state = HC_PEER_READY;
+    prefer_lending(peer);
 }
 
 static void free_messages(struct hc_list *list)
@@ -292,6 +342,7 @@ static void free_messages(struct hc_list *list)
     struct hc_list *node;
     while ((node = hc_list_pop(list))) {
         struct hcomm_message *message = hc_list_entry(node, struct hcomm_message, match.all);
+        free(message->taken_back);
         if (!message->pooled)
             free(message);
     }
@@ -303,6 +354,7 @@ static void destroy_context(struct hcomm_context *context)
     for (int rank = 0; rank < 2; rank++)
         if (context->peers[rank])
             hc_peer_end_operations(context->peers[rank]);
+    FUZZ_CHECK(hc_list_empty(&context->lent) && pool.free == (UINT64_C(1) << HC_SHARES) - 1);
     while ((node = hc_list_first(&context->comms)))
         hc_comm_destroy(hc_list_entry(node, struct hcomm_comm, all));
     hc_barrier_fini(context);
@@ -380,9 +432,41 @@ static void arrive(struct world *world, struct input *input)
     world->arriving = NULL;
 }
 
+/* A message that is lent, or a payload: of it, of another one, twice, too long or too short. */
+static void deliver_lent(struct world *world, struct input *input, bool payload)
+{
+    enum { KEY = 8, LINE = 512 };
+    unsigned number = draw(input), size = draw(input) % 8 * LINE;
+    struct hc_wire_payload head = {.send_id = 1 + number % 4};
+    struct hc_wire_rts rts = {
+        .match = {.comm = world->context->world->id, .source = 1, .tag = (int)(number / 4 % 3)},
+        .size = size,
+        .send_id = head.send_id,
+        .rkey_len = KEY,
+        .guard = number / 16 % 8 ? number : UINT32_MAX,
+        .guard_generation = number / 128 + 1,
+    };
+    size_t len = payload ? sizeof(head) + size : sizeof(rts) + KEY;
+    uint8_t *exact = calloc(1, len);
+    FUZZ_CHECK(exact);
+    (void)memcpy(exact, payload ? (void *)&head : (void *)&rts, payload ? sizeof(head) : sizeof(rts));
+    hc_core_am(world->context, 1, payload ? HC_WIRE_PAYLOAD : HC_WIRE_RTS, exact, len);
+    free(exact);
+}
+
+/* What is lent has been for too long. */
+static void let_time_pass(const struct hcomm_context *context)
+{
+    struct hc_list *node;
+    hc_list_for_each(node, &context->lent)
+    {
+        hc_list_entry(node, struct hcomm_request, stream_node)->lent_at = 1;
+    }
+}
+
 static void deliver(struct world *world, struct input *input)
 {
-    unsigned id = draw(input) % 14, which = draw(input), where = draw(input);
+    unsigned id = draw(input) % (HC_WIRE_PAYLOAD + 2), which = draw(input), where = draw(input);
     size_t size = draw(input) * 8 + draw(input) % 8;
     uint8_t *exact = malloc(size ? size : 1);
     FUZZ_CHECK(exact);
@@ -450,7 +534,7 @@ static void test_one(struct world *world, struct input *input)
 
 static void step(struct world *world, struct input *input)
 {
-    switch (draw(input) % 9) {
+    switch (draw(input) % 12) {
     case 0:
     case 1:
     case 2:
@@ -468,6 +552,16 @@ static void step(struct world *world, struct input *input)
         break;
     case 7:
         arrive(world, input);
+        break;
+    case 8:
+        deliver_lent(world, input, false);
+        break;
+    case 9:
+        deliver_lent(world, input, true);
+        break;
+    case 10:
+        let_time_pass(world->context);
+        (void)hc_progress(world->context);
         break;
     default:
         (void)hc_progress(world->context);

@@ -54,7 +54,7 @@ if grep -q '^shm .* yes ' "$out"; then
     attach=$(grep -c '^shm .* single copy by cross-memory attach' "$out")
     [ "$(grep -c '^    or in one copy, which both sides share from 256 KiB (learned per peer and size)$' "$out")" -eq "$attach" ] ||
         die "the one copy is told of wrongly"
-    [ "$(grep -c '^    or from 8 KiB lent to the receiver, which copies once (learned per peer and size)$' "$out")" -eq "$attach" ] ||
+    [ "$(grep -c '^    or from 16 KiB lent to the receiver, which copies once (learned per peer and size)$' "$out")" -eq "$attach" ] ||
         die "lending is told of wrongly"
     run 0 env HCOMM_BUFFER_SIZE=1048576 ./hcomm_info --transports
     has '^    in chunks up to 64 KiB, 15 in rotation \(all that buffer_size allows\)'

@@ -71,7 +71,7 @@ TESTS += $(P2P_TESTS)
 # Messages of ordinary memory that the kernel may copy.
 check_PROGRAMS += tests/multi/lent tests/multi/one_copy
 tests_multi_lent_SOURCES = tests/multi/lent.c tests/multi/check.h
-tests_multi_lent_LDADD = libhcommrt.la
+tests_multi_lent_LDADD = libhcrt.la
 tests_multi_one_copy_SOURCES = tests/multi/one_copy.c tests/multi/check.h
 tests_multi_one_copy_LDADD = libhcommrt.la
 dist_check_SCRIPTS += tests/multi/one_copy.sh

@@ -46,8 +46,8 @@ Test(lender, far_slower_way_is_tried_less_often)
 Test(lender, handshake_counts_with_small_messages)
 {
     struct hc_lender lender = {0};
-    (void)run(&lender, HC_LENDER_PERIOD, 8192, 100, 100);
-    cr_assert_leq(run(&lender, MANY, 8192, 100, 100), MANY / 100);
+    (void)run(&lender, HC_LENDER_PERIOD, 16384, 100, 100);
+    cr_assert_leq(run(&lender, MANY, 16384, 100, 100), MANY / 100);
 }
 
 Test(lender, change_of_the_faster_way_is_noticed)
@@ -71,9 +71,9 @@ Test(lender, one_outlier_changes_nothing)
 Test(lender, sizes_learn_apart)
 {
     struct hc_lender lender = {0};
-    (void)run(&lender, HC_LENDER_PERIOD, 8192, 1500, 3000);
+    (void)run(&lender, HC_LENDER_PERIOD, 16384, 1500, 3000);
     (void)run(&lender, HC_LENDER_PERIOD, 65536, 6000, 3000);
-    cr_assert_leq(run(&lender, 100, 8192, 1500, 3000), HC_LENDER_TRIALS);
+    cr_assert_leq(run(&lender, 100, 16384, 1500, 3000), HC_LENDER_TRIALS);
     cr_assert_geq(run(&lender, 100, 65536, 6000, 3000), 100 - HC_LENDER_TRIALS);
 }
 

@@ -84,6 +84,7 @@ static const struct hc_iface_attr shm_attr = {
     .share_map_min = 128 << 10,
     .share_min = 256 << 10,
     .fetch_min = 8 << 10,
+    .lend_min = 16 << 10, /* below, windows lose more by the handshakes than by copying twice */
     .latency = 0.3e-6,
     .bandwidth = 25e9,
     .overhead = 0.05e-6,
@@ -94,11 +95,11 @@ static struct hc_iface_attr attr_of(bool cross, uint32_t local_size)
     struct hc_iface_attr attr = shm_attr;
     if (!cross) {
         attr.caps &= ~(unsigned)HC_CAP_RMA;
-        attr.share_min = attr.fetch_min = SIZE_MAX;
+        attr.share_min = attr.fetch_min = attr.lend_min = SIZE_MAX;
     }
     if ((long)local_size > sysconf(_SC_NPROCESSORS_ONLN)) { /* two copy no faster than one */
         attr.get_min = cross ? GET_MIN_SHARED_CORE : SIZE_MAX;
-        attr.share_min = attr.share_map_min = attr.fetch_min = SIZE_MAX;
+        attr.share_min = attr.share_map_min = attr.fetch_min = attr.lend_min = SIZE_MAX;
     }
     return attr;
 }
@@ -142,10 +143,10 @@ static void tell_eager(struct hc_resource *resource, const struct hc_iface_attr 
         "in chunks up to %s, %u in rotation (%s), written through or past the caches (learned per "
         "peer)",
         hc_transport_size_text(attr->eager_max).text, hot < count ? hot : count, why);
-    if (attr->fetch_min != SIZE_MAX)
+    if (attr->lend_min != SIZE_MAX)
         hc_transport_tell(resource,
                           "or from %s lent to the receiver, which copies once (learned per peer and size)",
-                          hc_transport_size_text(attr->fetch_min).text);
+                          hc_transport_size_text(attr->lend_min).text);
 }
 
 /* What the receiver is asked about first. */
