@@ -267,11 +267,12 @@ struct probe {
 /* HCOMM_AGAIN: go on looking. Lock held. */
 static hcomm_status_t look(struct probe *probe)
 {
+    probe->found = NULL;
+    if (hc_unlikely(probe->comm->context->forked))
+        return hc_error(HCOMM_ERR_INVALID, "probe: " HC_FORKED_TEXT, probe->comm->context->job->rank);
     probe->found = hc_message_find(probe->comm, probe->source, probe->tag);
     if (probe->found)
         return HCOMM_OK;
-    if (hc_unlikely(probe->comm->context->forked))
-        return hc_error(HCOMM_ERR_INVALID, "probe: " HC_FORKED_TEXT, probe->comm->context->job->rank);
     if (probe->source == HCOMM_ANY_SOURCE)
         return HCOMM_AGAIN;
     struct hc_peer *peer = hc_comm_peer(probe->comm, probe->source);

@@ -216,6 +216,11 @@ static void keep_payload(struct hcomm_message *message, const void *payload)
 /* A message taken out of matching meets its receive. */
 static void deliver_message(struct hcomm_request *request, struct hcomm_message *message)
 {
+    if (hc_unlikely(
+            request->context->forked)) { /* it came before the fork: it is the parent's, as is its answer */
+        hc_request_complete(request, HCOMM_ERR_INVALID);
+        return;
+    }
     describe(request, message->peer, &message->match.key, message->size);
     if (message->withdrawn) {
         hc_request_complete(request, HCOMM_ERR_CANCELLED);

@@ -91,11 +91,32 @@ static void use_in_child(void)
     need(hcomm_finalize(hcomm), HCOMM_ERR_INVALID, "finalize of a forked child");
 }
 
+enum { AHEAD = 1 }; /* the tag of a message that has arrived before the fork and is received after it */
+
+static void send_ahead(void)
+{
+    hcomm_comm_t world = hcomm_comm_world(hcomm);
+    int value = 7;
+    need(hcomm_send(&value, sizeof(value), (hcomm_rank(hcomm) + 1) % hcomm_size(hcomm), AHEAD, world),
+         HCOMM_OK, "send ahead");
+    need(hcomm_probe(HCOMM_ANY_SOURCE, AHEAD, world, NULL), HCOMM_OK, "probe ahead");
+}
+
+static void receive_ahead(void)
+{
+    int value = 0;
+    need(hcomm_recv(&value, sizeof(value), HCOMM_ANY_SOURCE, AHEAD, hcomm_comm_world(hcomm), NULL), HCOMM_OK,
+         "receive what came ahead");
+    if (value != 7)
+        _exit(6);
+}
+
 /* The parent's messages must not be touched by what its child tries. */
 static void fork_and_use(void)
 {
     int status = -1;
     need(hcomm_barrier(hcomm_comm_world(hcomm)), HCOMM_OK, "barrier");
+    send_ahead();
     pid_t child = fork();
     if (child == 0) {
         use_in_child();
@@ -103,6 +124,7 @@ static void fork_and_use(void)
     }
     if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
         _exit(4);
+    receive_ahead();
     talk();
     need(hcomm_barrier(hcomm_comm_world(hcomm)), HCOMM_OK, "barrier after the child");
     need(hcomm_finalize(hcomm), HCOMM_OK, "finalize after the child");
