@@ -19,15 +19,15 @@
 #include <stdint.h>
 
 enum {
-    HC_LENDER_CLASSES = 3,   /* of sizes, each twice the one before */
-    HC_LENDER_SMALLEST = 14, /* the first begins at 2^14 bytes */
-    HC_LENDER_FIRST = 16,    /* messages that are copied before any is lent */
-    HC_LENDER_TRIALS = 4,    /* messages in a row that try the other way */
-    HC_LENDER_PERIOD = 512,  /* messages between trials */
-    HC_LENDER_RARELY = 4,    /* times as many, if the other way takes twice as long */
-    HC_LENDER_REST = 64,     /* messages that are copied after a late one, at least */
-    HC_LENDER_REST_MAX = 16384,
-    HC_LENDER_LATE_NS = 8000, /* a receiver that takes so long besides fetching is late */
+    HC_LENDER_CLASSES = 3,     /* of sizes, each twice the one before */
+    HC_LENDER_SMALLEST = 14,   /* the first begins at 2^14 bytes */
+    HC_LENDER_FIRST = 16,      /* messages that are copied before any is lent */
+    HC_LENDER_TRIALS = 4,      /* messages in a row that try the other way */
+    HC_LENDER_PERIOD = 512,    /* messages between trials */
+    HC_LENDER_RARELY = 4,      /* times as many, if the other way takes twice as long */
+    HC_LENDER_REST = 64,       /* messages that are copied after a late one, at least */
+    HC_LENDER_REST_MAX = 1024, /* which take hundreds of times as long as waiting for a late one */
+    HC_LENDER_LATE_NS = 8000,  /* a receiver that takes so long besides fetching is late */
     /* A message that was fetched in time makes up for a part of one that was late, or taken back. */
     HC_LENDER_TRUST_MAX = 256,
     HC_LENDER_TRUST_LATE = 8,

@@ -168,9 +168,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hc_list_init(&iface.flushes);
     hc_list_init(&iface.eps);
     hc_list_append(&iface.eps, &ep.link);
-    hc_shm_consumer_init(&source.in, own.rings[0].lines, &own.rings[0].head);
+    hc_shm_consumer_init(&source.in, own.rings[0].lines, HC_SHM_RING_LINES, &own.rings[0].head);
     hc_shm_consumer_reset(&source.in);
-    hc_shm_producer_init(&out, own.rings[0].lines, &own.rings[0].head, &back, FIRST_LIFE);
+    hc_shm_producer_init(&out, own.rings[0].lines, HC_SHM_RING_LINES, &own.rings[0].head, &back, FIRST_LIFE);
     take = size && data[0] & 0x80;
     while (publish(&out, &data, &size))
         if (!size || data[0] & 0x40) /* else some are there before the receiver looks */

@@ -16,6 +16,7 @@ EXTRA_DIST += \
 	tests/fuzz/fuzz_ofi.c \
 	tests/fuzz/fuzz_ranks.c \
 	tests/fuzz/fuzz_shm.c \
+	tests/fuzz/fuzz_shm_records.c \
 	tests/fuzz/fuzz_wire.c \
 	tests/fuzz/run
 clean-local: fuzz-clean

@@ -11,6 +11,14 @@ static struct hc_shm_producer out;
 static struct hc_shm_consumer in;
 static struct hc_shm_consumer back; /* of the ring the other way */
 
+static void use_ring(uint32_t size)
+{
+    back = (struct hc_shm_consumer){0};
+    hc_shm_producer_init(&out, lines, size, &head, &back, 2);
+    hc_shm_consumer_init(&in, lines, size, &head);
+    hc_shm_consumer_reset(&in);
+}
+
 static void setup(void)
 {
     lines = aligned_alloc(HC_SHM_LINE, HC_SHM_RING_BYTES);
@@ -18,10 +26,7 @@ static void setup(void)
     /* as bad as stale payload can be, except that nothing was ever published at line 0 */
     memset(lines, 0xff, HC_SHM_RING_BYTES);
     atomic_store(&head, 0);
-    back = (struct hc_shm_consumer){0};
-    hc_shm_producer_init(&out, lines, &head, &back, 2);
-    hc_shm_consumer_init(&in, lines, &head);
-    hc_shm_consumer_reset(&in);
+    use_ring(HC_SHM_RING_LINES);
 }
 
 static void teardown(void)
@@ -34,7 +39,7 @@ TestSuite(shm_ring, .init = setup, .fini = teardown);
 static void check_clear(void)
 {
     for (uint32_t pos = out.pos + 1; (int32_t)(out.clear - pos) > 0; pos++)
-        cr_assert(atomic_load(&lines[pos & HC_SHM_RING_MASK].header) == 0, "line %u is not clear", pos);
+        cr_assert(atomic_load(&lines[pos & (out.size - 1)].header) == 0, "line %u is not clear", pos);
 }
 
 static bool push(uint32_t len, unsigned char mark)
@@ -122,23 +127,47 @@ Test(shm_ring, full_ring_refuses_and_recovers)
     cr_assert(push(HC_SHM_INLINE_MAX, 1), "the emptied ring has room for the longest record");
 }
 
-Test(shm_ring, every_length_survives_every_position)
+/* Messages of all lengths, several under way or none, through a ring of that size. */
+static void send_all_lengths(uint32_t size)
 {
     uint32_t seed = 12345, next_in = 0, next_out = 0, sizes[HC_SHM_RING_LINES];
+    use_ring(size);
     for (int round = 0; round < 200000; round++) {
         seed = seed * 1664525u + 1013904223u;
         uint32_t len = seed >> 30 ? (seed >> 8) % 200 : (seed >> 8) % (HC_SHM_INLINE_MAX + 1);
         if (seed >> 4 & 1 && push(len, (unsigned char)next_out)) {
-            sizes[next_out++ % HC_SHM_RING_LINES] = len;
+            sizes[next_out++ % size] = len;
             continue;
         }
         unsigned char mark;
         if (!pop(&len, &mark))
             continue;
-        cr_assert(mark == (unsigned char)next_in && len == sizes[next_in % HC_SHM_RING_LINES]);
+        cr_assert(mark == (unsigned char)next_in && len == sizes[next_in % size]);
         next_in++;
     }
-    cr_assert(next_out > 10000 && next_out - next_in < HC_SHM_RING_LINES);
+    cr_assert(next_out > 10000 && next_out - next_in < size);
+    for (uint32_t i = size; i < HC_SHM_RING_LINES; i++)
+        cr_assert(atomic_load(&lines[i].header) == UINT64_MAX, "line %u is behind the ring's end", i);
+}
+
+Test(shm_ring, every_length_survives_every_position)
+{
+    send_all_lengths(HC_SHM_RING_LINES);
+}
+
+Test(shm_ring, every_length_survives_in_the_shortest_ring)
+{
+    send_all_lengths(HC_SHM_RING_LEAST);
+}
+
+Test(shm_ring, rings_of_many_peers_take_no_more_memory_than_those_of_a_few)
+{
+    cr_assert(hc_shm_ring_size(1) == HC_SHM_RING_LINES && hc_shm_ring_size(2) == HC_SHM_RING_LINES);
+    for (uint32_t count = 1; count <= 4096; count++) {
+        uint32_t size = hc_shm_ring_size(count);
+        cr_assert(size >= HC_SHM_RING_LEAST && size <= HC_SHM_RING_LINES && (size & (size - 1)) == 0);
+        cr_assert(size == HC_SHM_RING_LEAST || size * count <= HC_SHM_RING_LINES * HC_SHM_RINGS_LONG);
+    }
 }
 
 Test(shm_ring, positions_may_overflow)
@@ -168,7 +197,7 @@ static uint32_t exchange(uint32_t len, unsigned char mark)
     uint32_t got, at;
     unsigned char seen;
     cr_assert(push(len, mark));
-    at = in.pos & HC_SHM_RING_MASK;
+    at = in.pos & (HC_SHM_RING_LINES - 1);
     cr_assert(pop(&got, &seen) && got == len && seen == mark);
     answer();
     return at;
@@ -256,10 +285,10 @@ Test(shm_ring, without_answers_it_goes_all_the_way_round)
     unsigned char mark;
     for (int i = 0; i < 5000; i++) {
         cr_assert(push(8, (unsigned char)i));
-        highest = (in.pos & HC_SHM_RING_MASK) > highest ? in.pos & HC_SHM_RING_MASK : highest;
+        highest = (in.pos & (HC_SHM_RING_LINES - 1)) > highest ? in.pos & (HC_SHM_RING_LINES - 1) : highest;
         cr_assert(pop(&len, &mark) && mark == (unsigned char)i);
     }
-    cr_assert(highest == HC_SHM_RING_MASK);
+    cr_assert(highest == (HC_SHM_RING_LINES - 1));
 }
 
 Test(shm_ring, old_stamp_gives_no_room)

@@ -51,8 +51,8 @@ static void connect_ring(struct hc_shm_iface *iface, struct hc_shm_ep *ep)
     ep->epoch = epoch;
     /* The first claimant finds the ring as the kernel made it, so it need not wait for the owner. */
     ep->granted = epoch == 2;
-    hc_shm_producer_init(&ep->out, ep->ring->lines, &ep->ring->head,
-                         &iface->sources[ep->peer->addr.local_rank].in, epoch);
+    hc_shm_producer_init(&ep->out, ep->ring->lines, hc_shm_ring_size(ep->peer->addr.ring_count),
+                         &ep->ring->head, &iface->sources[ep->peer->addr.local_rank].in, epoch);
     if (!ep->granted)
         hc_shm_producer_bar(&ep->out);
     announce(ep->peer, iface->addr.local_rank);

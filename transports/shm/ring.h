@@ -43,9 +43,10 @@
 
 enum {
     HC_SHM_LINE = 64,
-    HC_SHM_RING_LINES = 4096,
+    HC_SHM_RING_LINES = 4096, /* of a ring at most */
+    HC_SHM_RING_LEAST = 512,  /* and at least: three of the longest records and what is left at the end */
+    HC_SHM_RINGS_LONG = 16,   /* rings of a process that have the full length */
     HC_SHM_RING_BYTES = HC_SHM_RING_LINES * HC_SHM_LINE,
-    HC_SHM_RING_MASK = HC_SHM_RING_LINES - 1,
     HC_SHM_HEADER = 8,
     HC_SHM_LINE_MAX = HC_SHM_LINE - HC_SHM_HEADER, /* longest message in one line */
     HC_SHM_CLEAR_AHEAD = 8,                        /* lines whose headers the producer clears at a time */
@@ -127,6 +128,7 @@ static inline uint32_t hc_shm_lines_for(size_t len)
 struct hc_shm_consumer {
     struct hc_shm_line *lines;
     _Atomic uint32_t *head;
+    uint32_t size;      /* lines of the ring, a power of two */
     uint32_t pos;       /* next line to read */
     uint32_t published; /* value of *head */
     uint32_t life;      /* of the ring's use by this producer, as in a stamp; 0: none yet */
@@ -137,6 +139,7 @@ struct hc_shm_consumer {
 struct hc_shm_producer {
     struct hc_shm_line *lines;
     const _Atomic uint32_t *head;       /* the consumer's published position */
+    uint32_t size;                      /* lines of the ring, a power of two */
     uint32_t pos;                       /* next line to write */
     uint32_t limit;                     /* first position that must not be written yet, as last known */
     uint32_t clear;                     /* headers behind pos are 0 up to here, as far as is known */
@@ -158,13 +161,26 @@ static inline uint32_t hc_shm_life(uint32_t epoch)
     return (epoch / 2 % 63 + 1) * (HC_SHM_STAMP_POS + 1u);
 }
 
-static inline void hc_shm_producer_init(struct hc_shm_producer *p, struct hc_shm_line *lines,
+/*
+ * Lines of each ring of a process that hears from `count` others: of more than HC_SHM_RINGS_LONG of them, all
+ * rings together take no more memory than so many, as far as the least length allows.
+ */
+static inline uint32_t hc_shm_ring_size(uint32_t count)
+{
+    uint32_t size = HC_SHM_RING_LINES;
+    while (size > HC_SHM_RING_LEAST && size / HC_SHM_RINGS_LONG * count > HC_SHM_RING_LINES)
+        size /= 2;
+    return size;
+}
+
+static inline void hc_shm_producer_init(struct hc_shm_producer *p, struct hc_shm_line *lines, uint32_t size,
                                         const _Atomic uint32_t *head, const struct hc_shm_consumer *back,
                                         uint32_t epoch)
 {
     *p = (struct hc_shm_producer){.lines = lines,
                                   .head = head,
-                                  .limit = HC_SHM_RING_LINES - 1,
+                                  .size = size,
+                                  .limit = size - 1,
                                   .back = back,
                                   .life = hc_shm_life(epoch),
                                   .calm_need = HC_SHM_CALM_MIN};
@@ -176,10 +192,10 @@ static inline void hc_shm_producer_bar(struct hc_shm_producer *p)
     p->limit = p->pos;
 }
 
-static inline void hc_shm_consumer_init(struct hc_shm_consumer *c, struct hc_shm_line *lines,
+static inline void hc_shm_consumer_init(struct hc_shm_consumer *c, struct hc_shm_line *lines, uint32_t size,
                                         _Atomic uint32_t *head)
 {
-    *c = (struct hc_shm_consumer){.lines = lines, .head = head};
+    *c = (struct hc_shm_consumer){.lines = lines, .head = head, .size = size};
 }
 
 /* What the other side is told of a consumer. */
@@ -199,8 +215,8 @@ static inline void hc_shm_producer_listen(struct hc_shm_producer *p)
 {
     uint32_t heard = p->back->heard;
     uint32_t unread = (p->pos - heard) & HC_SHM_STAMP_POS;
-    uint32_t limit = p->pos - unread + HC_SHM_RING_LINES - 1;
-    if ((heard & ~(uint32_t)HC_SHM_STAMP_POS) == p->life && unread < HC_SHM_RING_LINES &&
+    uint32_t limit = p->pos - unread + p->size - 1;
+    if ((heard & ~(uint32_t)HC_SHM_STAMP_POS) == p->life && unread < p->size &&
         (int32_t)(limit - p->limit) > 0)
         p->limit = limit;
 }
@@ -223,12 +239,12 @@ static inline bool hc_shm_producer_refresh(struct hc_shm_producer *p, uint32_t n
         return true;
     /* acquire: partner is the release in hc_shm_consumer_publish; lines read there may be overwritten here */
     uint32_t head = atomic_load_explicit(p->head, memory_order_acquire);
-    if (p->pos - head >= HC_SHM_RING_LINES) { /* never writes over what may be being read */
+    if (p->pos - head >= p->size) { /* never writes over what may be being read */
         hc_shm_stayed_too_soon(p);
         return false;
     }
-    if ((int32_t)(head + HC_SHM_RING_LINES - 1 - p->limit) > 0) /* a stamp may have told more */
-        p->limit = head + HC_SHM_RING_LINES - 1;
+    if ((int32_t)(head + p->size - 1 - p->limit) > 0) /* a stamp may have told more */
+        p->limit = head + p->size - 1;
     return p->limit - p->pos >= need;
 }
 
@@ -253,7 +269,7 @@ static inline bool hc_shm_stays(struct hc_shm_producer *p, uint8_t id)
 static inline void hc_shm_clear(struct hc_shm_producer *p, uint32_t pos)
 {
     /* relaxed: before the record in front of it is published, by a release */
-    atomic_store_explicit(&p->lines[pos & HC_SHM_RING_MASK].header, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->lines[pos & (p->size - 1)].header, 0, memory_order_relaxed);
 }
 
 /* Whether the header at the write position is known to be 0. */
@@ -293,9 +309,9 @@ static inline void hc_shm_clear_ahead(struct hc_shm_producer *p)
 static inline void hc_shm_stay(struct hc_shm_producer *p, uint32_t count)
 {
     p->turn ^= HC_SHM_TURN;
-    p->pos += HC_SHM_RING_LINES;
+    p->pos += p->size;
     p->limit = p->pos;
-    p->clear = count == 1 ? p->clear + HC_SHM_RING_LINES : p->pos; /* it was written over what was clear */
+    p->clear = count == 1 ? p->clear + p->size : p->pos; /* it was written over what was clear */
     if (hc_likely(++p->stayed % HC_SHM_STAY_REWARD || p->calm_need == HC_SHM_CALM_MIN))
         return;
     p->calm_need /= 2;
@@ -333,20 +349,20 @@ static HC_INLINE void hc_shm_commit(struct hc_shm_producer *p, struct hc_shm_lin
 static inline bool hc_shm_producer_has_line(struct hc_shm_producer *p)
 {
     if (p->pos == p->limit && hc_shm_producer_is_calm(p))
-        p->limit = p->pos + HC_SHM_RING_LINES - 1;
+        p->limit = p->pos + p->size - 1;
     return p->pos != p->limit;
 }
 
 /* The line at the write position. */
 static inline struct hc_shm_line *hc_shm_producer_line(const struct hc_shm_producer *p)
 {
-    return &p->lines[p->pos & HC_SHM_RING_MASK];
+    return &p->lines[p->pos & (p->size - 1)];
 }
 
 /* How many lines must be free for a record of `count` lines: with the pad record, where one is needed. */
 static inline uint32_t hc_shm_need(const struct hc_shm_producer *p, uint32_t count)
 {
-    uint32_t left = HC_SHM_RING_LINES - (p->pos & HC_SHM_RING_MASK);
+    uint32_t left = p->size - (p->pos & (p->size - 1));
     return count <= left ? count : left + count;
 }
 
@@ -361,17 +377,17 @@ static inline struct hc_shm_line *hc_shm_reserve(struct hc_shm_producer *p, uint
     if (hc_unlikely(p->limit - p->pos < need) && !hc_shm_producer_refresh(p, need))
         return NULL;
     if (hc_unlikely(need != count)) {
-        struct hc_shm_line *line = &p->lines[p->pos & HC_SHM_RING_MASK];
+        struct hc_shm_line *line = &p->lines[p->pos & (p->size - 1)];
         hc_shm_go_on(p, need - count);
         hc_shm_publish(p, line, hc_shm_header(HC_SHM_PAD, 0, 0) | p->turn);
     }
-    return &p->lines[p->pos & HC_SHM_RING_MASK];
+    return &p->lines[p->pos & (p->size - 1)];
 }
 
 /* The line at the read position. */
 static inline struct hc_shm_line *hc_shm_front(const struct hc_shm_consumer *c)
 {
-    return &c->lines[c->pos & HC_SHM_RING_MASK];
+    return &c->lines[c->pos & (c->size - 1)];
 }
 
 /* Header word of the next record, with its stamp, 0 when there is none yet. */
@@ -385,7 +401,7 @@ static inline uint64_t hc_shm_peek(const struct hc_shm_consumer *c)
 /* Lines that the record at the read position occupies; 0 when the header is malformed. */
 static inline uint32_t hc_shm_record_lines(const struct hc_shm_consumer *c, uint64_t header)
 {
-    uint32_t left = HC_SHM_RING_LINES - (c->pos & HC_SHM_RING_MASK);
+    uint32_t left = c->size - (c->pos & (c->size - 1));
     uint32_t len = hc_shm_header_len(header);
     switch (hc_shm_header_kind(header)) {
     case HC_SHM_INLINE:
@@ -419,8 +435,8 @@ static inline bool hc_shm_advance(struct hc_shm_consumer *c, uint32_t count, uin
 {
     bool stays = header & HC_SHM_STAY;
     c->stale = stays ? header : 0;
-    c->pos += stays ? HC_SHM_RING_LINES : count;
-    if (hc_likely(c->pos - c->published < HC_SHM_RING_LINES / 4))
+    c->pos += stays ? c->size : count;
+    if (hc_likely(c->pos - c->published < c->size / 4))
         return false;
     hc_shm_consumer_publish(c);
     return true;

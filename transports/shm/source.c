@@ -281,7 +281,8 @@ static unsigned serve_claim(struct hc_shm_iface *iface, uint32_t slot)
         return 0;
     }
     if (!source->epoch) {
-        hc_shm_consumer_init(&source->in, ring->lines, &ring->head);
+        hc_shm_consumer_init(&source->in, ring->lines, hc_shm_ring_size(iface->segment.ring_count),
+                             &ring->head);
         iface->active[iface->active_count++] = source;
         adopt_claim(iface, source, epoch, world_rank, &addr);
     }
