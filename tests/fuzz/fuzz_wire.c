@@ -62,6 +62,12 @@ void hc_select_poll(struct hcomm_context *context, struct hc_iface_slot *slot)
     (void)context, (void)slot;
 }
 
+bool hc_select_allows_ofi(const struct hcomm_context *context)
+{
+    (void)context;
+    return false;
+}
+
 bool hc_select_may_add_ofi(const struct hcomm_context *context)
 {
     (void)context;
