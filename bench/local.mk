@@ -91,6 +91,8 @@ EXTRA_DIST += \
 	bench/results/idle.md \
 	bench/results/ladder.csv \
 	bench/results/ladder.md \
+	bench/results/last-amd.csv \
+	bench/results/last-amd.md \
 	bench/results/last.csv \
 	bench/results/last.md \
 	bench/results/npu_provider.csv \
