@@ -2,14 +2,17 @@
 
 #include "runtime/base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static pmix_server_module_t module = {
@@ -143,6 +146,35 @@ static void prefer_lean_components(void)
         (void)setenv(preferences[i].name, preferences[i].value, 0);
 }
 
+static bool has_option(int fd, int option, int wanted)
+{
+    int value = 0;
+    socklen_t size = sizeof(value);
+    return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 && value == wanted;
+}
+
+/*
+ * The library leaves Nagle's algorithm on: a second answer to a client waits until the first is acknowledged,
+ * which the client's kernel puts off for 40 ms. Connections inherit the option from the socket that listens,
+ * which only the library knows: it is the process's only one.
+ */
+static void answer_at_once(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    const struct dirent *entry;
+    const int yes = 1;
+    while (dir && (entry = readdir(dir))) {
+        int fd = (int)strtol(entry->d_name, NULL, 10);
+        if (has_option(fd, SO_PROTOCOL, IPPROTO_TCP) && has_option(fd, SO_ACCEPTCONN, 1) &&
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes)) != 0)
+            hc_log_debug("answers to ranks may be held back: TCP_NODELAY: %s", hc_errno_text(errno));
+    }
+    if (dir)
+        (void)closedir(dir);
+    else
+        hc_log_debug("answers to ranks may be held back: /proc/self/fd: %s", hc_errno_text(errno));
+}
+
 static hcomm_status_t init_library(struct hc_pmix *pmix)
 {
     struct hc_job *job = &pmix->launch->job;
@@ -164,7 +196,10 @@ static hcomm_status_t init_library(struct hc_pmix *pmix)
     pmix_status_t status = PMIx_server_init(&module, info, count + 1);
     for (size_t i = 0; i < count; i++)
         PMIX_INFO_DESTRUCT(&info[i]);
-    return status == PMIX_SUCCESS ? HCOMM_OK : hc_pmix_error("cannot start", status);
+    if (status != PMIX_SUCCESS)
+        return hc_pmix_error("cannot start", status);
+    answer_at_once();
+    return HCOMM_OK;
 }
 
 /* The library listens at an address of the host; without any it prints five lines that do not say so. */
