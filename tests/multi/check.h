@@ -53,4 +53,27 @@ __attribute__((unused)) static unsigned check_random(unsigned *state)
     return *state;
 }
 
+__attribute__((unused)) static void check_fill(unsigned char *data, size_t size, unsigned seed)
+{
+    for (size_t i = 0; i < size; i++)
+        data[i] = (unsigned char)(check_random(&seed) >> 7);
+}
+
+/* Whether it is what check_fill() wrote. */
+__attribute__((unused)) static void check_verify(const unsigned char *data, size_t size, unsigned seed)
+{
+    for (size_t i = 0; i < size; i++)
+        if (data[i] != (unsigned char)(check_random(&seed) >> 7)) {
+            fprintf(stderr, "byte %zu of %zu is wrong\n", i, size);
+            CHECK(!"data");
+        }
+}
+
+__attribute__((unused)) static uint64_t check_counter(const char *name)
+{
+    uint64_t value = 0;
+    CALL(hcomm_counter_get(check_handle, name, &value));
+    return value;
+}
+
 #endif

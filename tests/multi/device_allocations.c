@@ -63,13 +63,6 @@ static void find_driver(void)
     CHECK(driver_start < driver_end);
 }
 
-static uint64_t counter(const char *name)
-{
-    uint64_t value = 0;
-    CALL(hcomm_counter_get(check_handle, name, &value));
-    return value;
-}
-
 static void turns(int rounds, char *buffer, size_t size)
 {
     hcomm_comm_t world = hcomm_comm_world(check_handle);
@@ -92,14 +85,14 @@ static void messages_allocate_nothing(hcomm_memory_type_t mine)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         turns(WARM_UP, buffer, sizes[i]);
         unsigned long before = atomic_load(&allocations);
-        uint64_t imports = counter("device_imports");
+        uint64_t imports = check_counter("device_imports");
         turns(ROUNDS, buffer, sizes[i]);
         unsigned long made = atomic_load(&allocations) - before;
         if (made)
             fprintf(stderr, "rank %d: %lu allocations in %d messages of %zu bytes\n",
                     hcomm_rank(check_handle), made, 2 * ROUNDS, sizes[i]);
         CHECK(made == 0);
-        CHECK(counter("device_imports") == imports);
+        CHECK(check_counter("device_imports") == imports);
     }
     CALL(hcomm_mem_free(check_handle, buffer));
 }
@@ -117,7 +110,7 @@ int main(void)
     free(one);
     CHECK(atomic_load(&allocations) == before + 1); /* they are counted */
     messages_allocate_nothing(HCOMM_MEMORY_DEVICE);
-    CHECK(counter("device_imports") > 0);
+    CHECK(check_counter("device_imports") > 0);
     messages_allocate_nothing(rank ? HCOMM_MEMORY_HOST_PINNED : HCOMM_MEMORY_DEVICE);
     CALL(hcomm_finalize(check_handle));
     return 0;

@@ -9,13 +9,6 @@
 
 enum { TAG = 5, SIZE = 1 << 20, ROUNDS = 20, LIVES = 5 };
 
-static uint64_t counter(const char *name)
-{
-    uint64_t value = 0;
-    CALL(hcomm_counter_get(check_handle, name, &value));
-    return value;
-}
-
 static void exchange(char *buffer, size_t at, size_t size)
 {
     hcomm_comm_t world = hcomm_comm_world(check_handle);
@@ -53,15 +46,15 @@ int main(void)
         void *buffer = NULL;
         CALL(hcomm_mem_alloc(check_handle, SIZE, HCOMM_MEMORY_DEVICE, &buffer));
         round_trip(buffer, 1000 * life);
-        uint64_t first = counter("device_registrations");
+        uint64_t first = check_counter("device_registrations");
         CHECK(first > last);
         for (unsigned i = 1; i < ROUNDS; i++)
             round_trip(buffer, 1000 * life + i);
-        last = counter("device_registrations");
+        last = check_counter("device_registrations");
         CHECK(last == first);
         CALL(hcomm_mem_free(check_handle, buffer));
     }
-    CHECK(counter("device_rdma") > 0);
+    CHECK(check_counter("device_rdma") > 0);
     CALL(hcomm_finalize(check_handle));
     return 0;
 }

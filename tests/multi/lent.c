@@ -20,13 +20,6 @@ static hcomm_comm_t world;
 static int rank;
 static unsigned char *buffer;
 
-static uint64_t counter(const char *name)
-{
-    uint64_t value = 0;
-    CALL(hcomm_counter_get(check_handle, name, &value));
-    return value;
-}
-
 static void fill(size_t size, unsigned seed)
 {
     for (size_t i = 0; i < size; i += sizeof(unsigned)) {
@@ -237,9 +230,9 @@ static void denied(size_t size)
 {
     deny_attach();
     CALL(hcomm_barrier(world));
-    uint64_t before = counter("rndv_pipeline");
+    uint64_t before = check_counter("rndv_pipeline");
     races(size);
-    CHECK(rank == 0 || counter("rndv_pipeline") > before);
+    CHECK(rank == 0 || check_counter("rndv_pipeline") > before);
     late_receives(size);
 }
 
@@ -254,9 +247,9 @@ static void left_over(size_t size)
 /* The case, and some of its messages are lent. */
 static void lends(void (*run)(size_t), size_t size)
 {
-    uint64_t before = counter("lent");
+    uint64_t before = check_counter("lent");
     run(size);
-    CHECK(rank == 1 || counter("lent") > before);
+    CHECK(rank == 1 || check_counter("lent") > before);
 }
 
 int main(void)
@@ -279,7 +272,7 @@ int main(void)
     lends(races, 32768);
     lends(races, 16384);
     if (rank == 0)
-        CHECK(counter("lent_back") > 0);
+        CHECK(check_counter("lent_back") > 0);
     lends(denied, 32768);
     lends(left_over, 16384);
     free(buffer);

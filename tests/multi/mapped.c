@@ -14,28 +14,6 @@ static const size_t sizes[] = {1,      4096,   16383,  16384,  16385,  65536,   
 static hcomm_comm_t world;
 static unsigned char *plain, *ours;
 
-static uint64_t counter(const char *name)
-{
-    uint64_t value = 0;
-    CALL(hcomm_counter_get(check_handle, name, &value));
-    return value;
-}
-
-static void fill(unsigned char *data, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++)
-        data[i] = (unsigned char)(check_random(&seed) >> 7);
-}
-
-static void verify(const unsigned char *data, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++)
-        if (data[i] != (unsigned char)(check_random(&seed) >> 7)) {
-            fprintf(stderr, "byte %zu of %zu is wrong\n", i, size);
-            CHECK(!"data");
-        }
-}
-
 static unsigned seed_of(size_t size, int round)
 {
     return (unsigned)size * 7 + (unsigned)round + 1;
@@ -46,16 +24,16 @@ static void exchange(unsigned char *buffer, size_t size, int round)
     int rank = hcomm_rank(check_handle), peer = rank ^ 1;
     unsigned seed = seed_of(size, round);
     if (rank % 2 == 0) {
-        fill(buffer, size, seed);
+        check_fill(buffer, size, seed);
         CALL(hcomm_send(buffer, size, peer, TAG, world));
         memset(buffer, 0, size);
         CALL(hcomm_recv(buffer, size, peer, TAG, world, NULL));
-        verify(buffer, size, seed + 1);
+        check_verify(buffer, size, seed + 1);
     } else {
         memset(buffer, 0, size);
         CALL(hcomm_recv(buffer, size, peer, TAG, world, NULL));
-        verify(buffer, size, seed);
-        fill(buffer, size, seed + 1);
+        check_verify(buffer, size, seed);
+        check_fill(buffer, size, seed + 1);
         CALL(hcomm_send(buffer, size, peer, TAG, world));
     }
 }
@@ -64,14 +42,14 @@ static void exchange(unsigned char *buffer, size_t size, int round)
 static void combination(int even_ours, int odd_ours)
 {
     int mine = hcomm_rank(check_handle) % 2 == 0 ? even_ours : odd_ours;
-    uint64_t before = counter("rndv_mapped");
+    uint64_t before = check_counter("rndv_mapped");
     for (int round = 0; round < ROUNDS; round++)
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
             exchange(mine ? ours : plain, sizes[i], round);
     if (getenv("EXPECT_MAPPED") && even_ours && odd_ours)
-        CHECK(counter("rndv_mapped") > before);
+        CHECK(check_counter("rndv_mapped") > before);
     if (!even_ours && !odd_ours)
-        CHECK(counter("rndv_mapped") == before);
+        CHECK(check_counter("rndv_mapped") == before);
 }
 
 /* Many at once, both ways, more than there are shares. */
@@ -84,7 +62,7 @@ static void flood(void)
     unsigned char *in = hcomm_alloc_host_mem(check_handle, (size_t)MESSAGES * SIZE);
     CHECK(out && in);
     for (int i = 0; i < MESSAGES; i++) {
-        fill(out + (size_t)i * SIZE, SIZE, seed_of((size_t)rank, i));
+        check_fill(out + (size_t)i * SIZE, SIZE, seed_of((size_t)rank, i));
         CALL(hcomm_irecv(in + (size_t)i * SIZE, SIZE, peer, i, world, &requests[i]));
     }
     CALL(hcomm_barrier(world));
@@ -92,7 +70,7 @@ static void flood(void)
         CALL(hcomm_isend(out + (size_t)i * SIZE, SIZE, peer, i, world, &requests[MESSAGES + i]));
     CALL(hcomm_waitall(2 * MESSAGES, requests, NULL));
     for (int i = 0; i < MESSAGES; i++)
-        verify(in + (size_t)i * SIZE, SIZE, seed_of((size_t)peer, i));
+        check_verify(in + (size_t)i * SIZE, SIZE, seed_of((size_t)peer, i));
     CALL(hcomm_free_host_mem(check_handle, out));
     CALL(hcomm_free_host_mem(check_handle, in));
 }
@@ -103,13 +81,13 @@ static void truncated(void)
     enum { SIZE = 1 << 20, ROOM = 300001 };
     int rank = hcomm_rank(check_handle), peer = rank ^ 1;
     if (rank % 2 == 0) {
-        fill(ours, SIZE, 5);
+        check_fill(ours, SIZE, 5);
         CALL(hcomm_send(ours, SIZE, peer, TAG, world));
         return;
     }
     memset(ours, 0x77, LARGEST);
     EXPECT(HCOMM_ERR_TRUNCATED, hcomm_recv(ours, ROOM, peer, TAG, world, NULL));
-    verify(ours, ROOM, 5);
+    check_verify(ours, ROOM, 5);
     for (size_t i = ROOM; i < SIZE; i++)
         CHECK(ours[i] == 0x77);
 }
@@ -124,7 +102,7 @@ static void reused(void)
         CHECK(memory);
         unsigned seed = seed_of(size, round);
         if (rank % 2 == 0) {
-            fill(memory, size, seed);
+            check_fill(memory, size, seed);
             CALL(hcomm_send(memory, size, peer, TAG, world));
         } else {
             CALL(hcomm_recv(memory, size, HCOMM_ANY_SOURCE, TAG, world, NULL));

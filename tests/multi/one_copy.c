@@ -16,34 +16,15 @@ static const size_t sizes[] = {8191, 8192, 12289, 32768, 65536, 65537, 131072, L
 static hcomm_comm_t world;
 static int rank;
 
-static uint64_t counter(const char *name)
-{
-    uint64_t value = 0;
-    CALL(hcomm_counter_get(check_handle, name, &value));
-    return value;
-}
-
-static void fill(unsigned char *data, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++)
-        data[i] = (unsigned char)(check_random(&seed) >> 7);
-}
-
-static void verify(const unsigned char *data, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++)
-        CHECK(data[i] == (unsigned char)(check_random(&seed) >> 7));
-}
-
 static void exchange(unsigned char *buffer, size_t size, unsigned seed)
 {
     if (rank == 0) {
-        fill(buffer, size, seed);
+        check_fill(buffer, size, seed);
         CALL(hcomm_send(buffer, size, 1, TAG, world));
     }
     memset(buffer, 0, size);
     CALL(hcomm_recv(buffer, size, 1 - rank, TAG, world, NULL));
-    verify(buffer, size, seed);
+    check_verify(buffer, size, seed);
     if (rank == 1)
         CALL(hcomm_send(buffer, size, 0, TAG, world));
 }
@@ -52,11 +33,11 @@ static void exchange(unsigned char *buffer, size_t size, unsigned seed)
 static void exchanges(unsigned char *buffer, size_t size)
 {
     const char *first = getenv("EXPECT_BOTH");
-    uint64_t fetched = counter("rndv_get"), pieces = counter("rndv_pipeline");
+    uint64_t fetched = check_counter("rndv_get"), pieces = check_counter("rndv_pipeline");
     for (unsigned round = 1; round <= ROUNDS; round++)
         exchange(buffer, size, (unsigned)size * 7 + round);
     if (first && size == (size_t)atol(first))
-        CHECK(counter("rndv_get") > fetched && counter("rndv_pipeline") > pieces);
+        CHECK(check_counter("rndv_get") > fetched && check_counter("rndv_pipeline") > pieces);
 }
 
 /* Many under way at once, more than the window of eager messages holds, and not awaited in their order. */
@@ -66,14 +47,14 @@ static void window(size_t size)
     unsigned char *data = calloc(WINDOW, size);
     CHECK(data);
     for (unsigned i = 0; i < WINDOW && rank == 0; i++) {
-        fill(data + i * size, size, i + 1);
+        check_fill(data + i * size, size, i + 1);
         CALL(hcomm_isend(data + i * size, size, 1, (int)i, world, &requests[i]));
     }
     for (unsigned i = 0; i < WINDOW && rank == 1; i++)
         CALL(hcomm_irecv(data + (WINDOW - 1 - i) * size, size, 0, WINDOW - 1 - (int)i, world, &requests[i]));
     CALL(hcomm_waitall(WINDOW, requests, NULL));
     for (unsigned i = 0; i < WINDOW; i++)
-        verify(data + i * size, size, i + 1);
+        check_verify(data + i * size, size, i + 1);
     CALL(hcomm_barrier(world));
     free(data);
 }

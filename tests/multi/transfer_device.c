@@ -56,13 +56,6 @@ static void copy_now(void *to, const void *from, size_t size)
     hc_lock_release(&check_handle->lock);
 }
 
-static uint64_t counter(const char *name)
-{
-    uint64_t value = 0;
-    CALL(hcomm_counter_get(check_handle, name, &value));
-    return value;
-}
-
 static void count(hcomm_transfer_id_t id, hcomm_status_t status, void *user_data)
 {
     CHECK(id != 0 && status == HCOMM_OK);
@@ -101,26 +94,27 @@ static uint64_t stage_rounds(size_t size)
 {
     unsigned char *pageable = take(HOST, size), *device = take(DEVICE, size);
     hcomm_transfer_t staged = {.src_ptr = pageable, .dst_ptr = device, .size = size};
-    uint64_t transfers = counter("transfers_staged"), allocations = counter("staging_allocations");
+    uint64_t transfers = check_counter("transfers_staged"),
+             allocations = check_counter("staging_allocations");
     memcpy(pageable, pattern, size);
     for (int i = 0; i < ROUNDS; i++) {
         CALL(hcomm_submit_transfer(check_handle, &staged));
         CALL(hcomm_wait_completion(check_handle, staged.id));
     }
-    CHECK(counter("transfers_staged") == transfers + ROUNDS);
+    CHECK(check_counter("transfers_staged") == transfers + ROUNDS);
     give(HOST, pageable);
     give(DEVICE, device);
-    return counter("staging_allocations") - allocations;
+    return check_counter("staging_allocations") - allocations;
 }
 
 static void only_pageable_memory_is_staged(void)
 {
     unsigned char *ours = take(OURS, SIZE), *device = take(DEVICE, SIZE);
     hcomm_transfer_t straight = {.src_ptr = ours, .dst_ptr = device, .size = SIZE};
-    uint64_t before = counter("transfers_staged");
+    uint64_t before = check_counter("transfers_staged");
     CALL(hcomm_submit_transfer(check_handle, &straight));
     CALL(hcomm_wait_completion(check_handle, straight.id));
-    CHECK(counter("transfers_staged") == before);
+    CHECK(check_counter("transfers_staged") == before);
     give(OURS, ours);
     give(DEVICE, device);
 }
