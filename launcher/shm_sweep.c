@@ -15,7 +15,8 @@ static const char prefix[] = "hcomm.";
 
 enum { SCOPE_DIGITS = 16 };
 
-pid_t hc_shm_sweep_owner(const char *name)
+/* The process that a name in /dev/shm belongs to, 0 when it is not of that form. */
+static pid_t owner_of(const char *name)
 {
     size_t length = sizeof(prefix) - 1;
     if (strncmp(name, prefix, length) != 0)
@@ -53,7 +54,7 @@ void hc_shm_sweep(const struct hc_job *job)
     if (!entries)
         return; /* without the directory nothing can be in it */
     for (struct dirent *entry = readdir(entries); entry; entry = readdir(entries)) {
-        pid_t owner = hc_shm_sweep_owner(entry->d_name);
+        pid_t owner = owner_of(entry->d_name);
         if (owner && was_rank(job, owner))
             remove_entry(dirfd(entries), entry->d_name);
     }

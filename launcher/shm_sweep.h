@@ -7,11 +7,6 @@
 
 #include "launcher/job.h"
 
-#include <sys/types.h>
-
-/* The process that a name in /dev/shm belongs to, 0 when it is not of that form. A pure function. */
-pid_t hc_shm_sweep_owner(const char *name);
-
 /* Remove what ended ranks of the job have left. Their processes must have been reaped. */
 void hc_shm_sweep(const struct hc_job *job);
 

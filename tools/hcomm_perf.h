@@ -209,8 +209,6 @@ struct perf_sum {
     double least, greatest, mean;
 };
 struct perf_sum perf_sum(struct perf *perf, double value);
-/* Collective over the world: rank 0's value, everywhere. */
-uint64_t perf_agree(struct perf *perf, uint64_t value);
 void perf_barrier(struct perf *perf);
 
 /* What one reading of the clock costs, seconds; and the value below which `part` of n sorted values lie. */

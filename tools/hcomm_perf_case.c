@@ -72,7 +72,8 @@ void perf_barrier(struct perf *perf)
     perf_must(perf, hcomm_barrier(perf->world), "barrier");
 }
 
-uint64_t perf_agree(struct perf *perf, uint64_t value)
+/* Collective over the world: rank 0's value, everywhere. */
+static uint64_t agree(struct perf *perf, uint64_t value)
 {
     hcomm_status_t status = HCOMM_OK;
     if (perf->rank != 0)
@@ -109,7 +110,7 @@ static uint64_t calibrate(struct perf_case *point, perf_loop_fn loop)
     double each = (perf_now() - start) / (double)few;
     double fit = each > 0 ? point->perf->options->seconds / each : (double)iterations_max;
     uint64_t iterations = fit > (double)iterations_max ? iterations_max : (uint64_t)fit;
-    return perf_agree(point->perf, iterations < FEWEST ? FEWEST : iterations);
+    return agree(point->perf, iterations < FEWEST ? FEWEST : iterations);
 }
 
 double perf_case_time(struct perf_case *point, perf_loop_fn loop)

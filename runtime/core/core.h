@@ -112,9 +112,8 @@ struct hc_peer {
 
     struct hc_list failing; /* in context->failing until its operations have been failed */
     hcomm_status_t failure;
-    char *detail; /* FAILED: in words, naming rank and host; owned */
-    void *blob;   /* READY: as fetched; owned */
-    size_t blob_size;
+    char *detail;        /* FAILED: in words, naming rank and host; owned */
+    void *blob;          /* READY: as fetched; owned */
     struct hc_blob info; /* READY: parsed, points into blob */
     int pidfd;           /* -1: not watched */
 };

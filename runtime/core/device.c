@@ -355,18 +355,6 @@ hcomm_status_t hc_device_locate(struct hcomm_context *context, const void *ptr, 
     return HCOMM_OK;
 }
 
-hcomm_status_t hc_device_remember(struct hc_device *device, void *ptr, size_t size, enum hc_place place)
-{
-    const struct hc_range range = {.base = (uintptr_t)ptr, .size = size, .kind = (int)place};
-    return hc_ranges_add(&device->ranges, &range);
-}
-
-bool hc_device_forget(struct hc_device *device, const void *ptr)
-{
-    hc_registrations_forget(device, ptr);
-    return hc_ranges_remove(&device->ranges, ptr);
-}
-
 /* ---- allocation ---- */
 
 /* Allocate with the alignment of the setting, though the device runtime knows none; data: what it gave. */

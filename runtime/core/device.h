@@ -83,14 +83,6 @@ enum hc_place {
 hcomm_status_t hc_device_locate(struct hcomm_context *context, const void *ptr, size_t size,
                                 enum hc_place *place) HC_MUST_CHECK;
 
-/*
- * Remember, or forget, that this range (found by its start) is `place`, whoever allocated it. It is neither
- * pinned nor freed here; HCOMM_ERR_INVALID when it overlaps another.
- */
-hcomm_status_t hc_device_remember(struct hc_device *device, void *ptr, size_t size,
-                                  enum hc_place place) HC_MUST_CHECK;
-bool hc_device_forget(struct hc_device *device, const void *ptr);
-
 /* Memory of the device, or pinned host memory, aligned to align_size; remembered. Size > 0.
  * HCOMM_ERR_NO_MEMORY, _IO. */
 hcomm_status_t hc_device_alloc(struct hc_device *device, size_t size, enum hc_place place,
@@ -123,8 +115,6 @@ hcomm_status_t hc_device_copy(struct hc_device *device, const struct hc_side *to
 /* The same with both sides found out; host memory without a device is copied, too. */
 hcomm_status_t hc_copy_any(struct hcomm_context *context, void *to, const void *from,
                            size_t size) HC_MUST_CHECK;
-/* HCOMM_ERR_INVALID with the reason unless the kind (AUTO allowed) fits what the two sides are. */
-hcomm_status_t hc_copy_check_kind(hcomm_copy_kind_t kind, enum hc_place to, enum hc_place from) HC_MUST_CHECK;
 /* Fill with a byte, of either kind; the places as hc_device_locate() gives them. */
 hcomm_status_t hc_device_fill(struct hc_device *device, const struct hc_side *to, int value,
                               size_t size) HC_MUST_CHECK;

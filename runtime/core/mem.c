@@ -340,7 +340,8 @@ hcomm_status_t hc_host_pool_free(struct hc_host_pool *pool, const void *ptr)
     return HCOMM_OK;
 }
 
-hcomm_status_t hc_host_pool_find(struct hc_host_pool *pool, const void *ptr, struct hc_doomed **found)
+/* The block that starts at ptr, for hc_transfers_defer_free(); its `release` is the caller's to set. */
+static hcomm_status_t find_doomed(struct hc_host_pool *pool, const void *ptr, struct hc_doomed **found)
 {
     struct block *block = find_block(pool, ptr);
     if (!block)
@@ -351,20 +352,15 @@ hcomm_status_t hc_host_pool_find(struct hc_host_pool *pool, const void *ptr, str
     return HCOMM_OK;
 }
 
-void hc_host_pool_doom(struct hc_doomed *doomed)
+/* From now on it counts as freed, for everybody but free_doomed(). */
+static void doom(struct hc_doomed *doomed)
 {
     hc_container_of(doomed, struct block, doomed)->is_doomed = true;
 }
 
-void hc_host_pool_free_doomed(struct hc_host_pool *pool, struct hc_doomed *doomed)
+static void free_doomed(struct hc_host_pool *pool, struct hc_doomed *doomed)
 {
     free_block(pool, hc_container_of(doomed, struct block, doomed));
-}
-
-void *hc_host_pool_base(const struct hc_host_pool *pool, size_t *size)
-{
-    *size = pool->limit;
-    return pool->base;
 }
 
 bool hc_host_pool_is_consistent(const struct hc_host_pool *pool)
@@ -393,22 +389,19 @@ bool hc_host_pool_is_consistent(const struct hc_host_pool *pool)
 /* Copies work without, slower: so it is worth a warning, not an error. */
 static void pin(struct hcomm_context *context)
 {
-    size_t size = 0;
+    const struct hc_host_pool *pool = context->memory;
     if (!context->device)
         return;
-    void *base = hc_host_pool_base(context->memory, &size);
-    if (hc_device_register(context->device, base, size) != HCOMM_OK)
+    if (hc_device_register(context->device, pool->base, pool->limit) != HCOMM_OK)
         hc_log_warn("memory of hcomm_alloc_host_mem() is not pinned, copies to the device will be slower: %s",
                     hc_error_detail());
 }
 
 static void unpin(struct hcomm_context *context)
 {
-    size_t size = 0;
     if (!context->device || context->forked)
         return;
-    void *base = hc_host_pool_base(context->memory, &size);
-    if (hc_device_deregister(context->device, base) != HCOMM_OK)
+    if (hc_device_deregister(context->device, context->memory->base) != HCOMM_OK)
         hc_log_debug("host memory: %s", hc_error_detail());
 }
 
@@ -462,7 +455,7 @@ HCOMM_API void *hcomm_alloc_host_mem(hcomm_handle_t handle, size_t size)
 
 static void release_block(struct hcomm_context *context, struct hc_doomed *block)
 {
-    hc_host_pool_free_doomed(context->memory, block);
+    free_doomed(context->memory, block);
 }
 
 static hcomm_status_t free_locked(struct hcomm_context *context, const void *ptr)
@@ -470,13 +463,13 @@ static hcomm_status_t free_locked(struct hcomm_context *context, const void *ptr
     struct hc_doomed *block = NULL;
     if (!context->memory)
         return hc_error(HCOMM_ERR_INVALID, "nothing was allocated from this context");
-    hcomm_status_t status = hc_host_pool_find(context->memory, ptr, &block);
+    hcomm_status_t status = find_doomed(context->memory, ptr, &block);
     if (status != HCOMM_OK)
         return status;
     block->release = release_block;
     if (!hc_transfers_defer_free(context, block))
         return hc_host_pool_free(context->memory, ptr);
-    hc_host_pool_doom(block); /* nobody releases it before the context's lock is free */
+    doom(block); /* nobody releases it before the context's lock is free */
     return HCOMM_OK;
 }
 

@@ -50,19 +50,6 @@ struct hc_doomed {
     void (*release)(struct hcomm_context *context, struct hc_doomed *block);
 };
 
-/*
- * The block that starts at ptr, for hc_transfers_defer_free(); HCOMM_ERR_INVALID as hc_host_pool_free(). Its
- * `release` is the caller's to set. With `doom` it counts as freed from now on, for everybody but
- * hc_host_pool_free_doomed().
- */
-hcomm_status_t hc_host_pool_find(struct hc_host_pool *pool, const void *ptr,
-                                 struct hc_doomed **block) HC_MUST_CHECK;
-void hc_host_pool_doom(struct hc_doomed *block);
-void hc_host_pool_free_doomed(struct hc_host_pool *pool, struct hc_doomed *block);
-
-/* The range that all blocks are in. */
-void *hc_host_pool_base(const struct hc_host_pool *pool, size_t *size);
-
 size_t hc_host_pool_used(const struct hc_host_pool *pool);
 /* Whether the records agree with each other; for tests and --enable-debug. Linear. */
 bool hc_host_pool_is_consistent(const struct hc_host_pool *pool);

@@ -233,7 +233,8 @@ static const char *place_text(enum hc_place place)
     return place == HC_PLACE_DEVICE ? "device" : "host";
 }
 
-hcomm_status_t hc_copy_check_kind(hcomm_copy_kind_t kind, enum hc_place to, enum hc_place from)
+/* The kind must fit what the two sides are. */
+static hcomm_status_t check_kind(hcomm_copy_kind_t kind, enum hc_place to, enum hc_place from)
 {
     if (kind == HCOMM_COPY_AUTO)
         return HCOMM_OK;
@@ -266,7 +267,7 @@ static hcomm_status_t locate_sides(struct hcomm_context *context, struct hc_side
     if (status == HCOMM_OK)
         status = hc_device_locate(context, from->ptr, size, &from->place);
     hc_lock_release(&context->lock);
-    return status == HCOMM_OK ? hc_copy_check_kind(kind, to->place, from->place) : status;
+    return status == HCOMM_OK ? check_kind(kind, to->place, from->place) : status;
 }
 
 /* Without the lock: a long copy holds nobody up. The caller keeps both memories until it returns. */

@@ -298,7 +298,6 @@ static hcomm_status_t create_ep(struct hc_peer *peer)
 static hcomm_status_t take_blob(struct hc_peer *peer, void *blob, size_t size)
 {
     peer->blob = blob;
-    peer->blob_size = size;
     return hc_blob_parse(blob, size, &peer->info);
 }
 

@@ -76,7 +76,8 @@ static struct hc_staged *staged_of(struct hcomm_request *request)
     return request->staged;
 }
 
-void hc_staged_note(struct hcomm_request *request)
+/* Keep the thread's error detail for whoever asks why the request failed. */
+static void note_error(struct hcomm_request *request)
 {
     struct hc_staged *staged = staged_of(request);
     if (staged && !staged->detail[0])
@@ -225,7 +226,7 @@ void hc_staged_quit(struct hcomm_request *request)
 static void fail(struct hcomm_request *request, hcomm_status_t status)
 {
     if (request->status == HCOMM_OK) {
-        hc_staged_note(request);
+        note_error(request);
         request->status = status;
     }
     request->issued = request->accept;
@@ -484,8 +485,8 @@ static void watch(struct hcomm_request *request)
     hc_peer_set_pending(request->peer);
 }
 
-/* The piece is full, or something else comes next, which may have no piece of its own: whoever adds the last bytes
- * to the message, this one is looked after from now on. */
+/* The piece is full, or something else comes next, which may have no piece of its own: whoever adds the last
+ * bytes to the message, this one is looked after from now on. */
 static void close_filling(struct stage *stage)
 {
     watch(stage->request);
@@ -546,7 +547,7 @@ hcomm_status_t hc_staged_deliver(struct hcomm_request *request, const void *payl
                          from = {.ptr = (void *)(uintptr_t)payload, .place = HC_PLACE_HOST};
     hcomm_status_t status = hc_device_copy(device_of(request), &to, &from, size);
     if (status != HCOMM_OK)
-        hc_staged_note(request);
+        note_error(request);
     return status;
 }
 
@@ -673,7 +674,7 @@ hcomm_status_t hc_staged_fetch(struct hcomm_request *request, const void *bytes,
     if (status == HCOMM_OK)
         return HCOMM_OK;
     if (own) {
-        hc_staged_note(request);
+        note_error(request);
         return status;
     }
     denied(request->peer);

@@ -35,7 +35,8 @@ hcomm_status_t hc_staged_send(struct hcomm_comm *comm, uint64_t comm_id, const v
 size_t hc_staged_offer(struct hcomm_request *request, void *bytes, size_t room, uint32_t *kind);
 /* Whether a receive can fetch an offer that is no rkey. */
 bool hc_staged_can_fetch(const struct hcomm_request *request, const struct hc_rndv_offer *offer);
-/* Start to. HCOMM_AGAIN: that is impossible, ask for pieces; an error: the receive has failed, which is noted. */
+/* Start to. HCOMM_AGAIN: that is impossible, ask for pieces; an error: the receive has failed, which is
+ * noted. */
 hcomm_status_t hc_staged_fetch(struct hcomm_request *request, const void *bytes, size_t len) HC_MUST_CHECK;
 
 /* Move a request of peer->streaming on; it may be gone afterwards. Returns how much moved. */
@@ -46,9 +47,7 @@ void hc_staged_arrive(struct hcomm_request *request, size_t offset, const void *
 hcomm_status_t hc_staged_deliver(struct hcomm_request *request, const void *payload,
                                  size_t size) HC_MUST_CHECK;
 
-/* Keep the thread's error detail for whoever asks why the request failed. */
-void hc_staged_note(struct hcomm_request *request);
-/* What was kept; NULL when nothing was. */
+/* Why the transfer failed, in words; NULL when nothing did. */
 const char *hc_staged_detail(const struct hcomm_request *request);
 /* The transfer is over, or given up: no copy touches its memory after this. */
 void hc_staged_end(struct hcomm_request *request);

@@ -270,7 +270,7 @@ HCOMM_API hcomm_status_t hcomm_stream_destroy(hcomm_stream_t *handle)
 
 /* ---- waiting ---- */
 
-const char *hc_stream_op_name(const struct hc_stream_op *op)
+static const char *op_name(const struct hc_stream_op *op)
 {
     static const char *const names[] = {
         [HC_STREAM_SEND] = "send",
@@ -297,7 +297,8 @@ static bool is_reached(void *arg)
     return goal->stream->completed >= goal->completed;
 }
 
-bool hc_stream_has_deadline(const struct hcomm_stream *stream)
+/* Whether the operation under way ends by itself when nothing moves, with words of its own. */
+static bool has_deadline(const struct hcomm_stream *stream)
 {
     const struct hc_stream_op *part = hc_stream_first(stream);
     while (part && !part->request)
@@ -313,12 +314,12 @@ static hcomm_status_t wait_for_goal(struct goal *goal)
     int timeout_ms = context->settings.timeout_ms;
     uint64_t before = stream->completed;
     while (hc_wait(context, is_reached, goal, NULL, timeout_ms) != HCOMM_OK) {
-        if (stream->completed == before && !hc_stream_has_deadline(stream)) {
+        if (stream->completed == before && !has_deadline(stream)) {
             const struct hc_stream_op *op = hc_stream_first(stream);
             return hc_error(HCOMM_ERR_TIMEOUT,
                             "stream %u: nothing completed for %d ms (setting timeout_ms); %s is under way, "
                             "operations enqueued: %llu",
-                            stream->number, timeout_ms, op ? hc_stream_op_name(op) : "nothing",
+                            stream->number, timeout_ms, op ? op_name(op) : "nothing",
                             (unsigned long long)(stream->submitted - stream->completed));
         }
         before = stream->completed;
@@ -419,7 +420,7 @@ bool hc_streams_may_move(const struct hc_streams *streams, uint64_t *completed)
     bool deadline = false;
     struct hc_list *node;
     hc_list_for_each(node, &streams->active) deadline =
-        deadline || hc_stream_has_deadline(hc_list_entry(node, struct hcomm_stream, active));
+        deadline || has_deadline(hc_list_entry(node, struct hcomm_stream, active));
     *completed = count_completed(streams);
     return deadline || *completed != before;
 }
@@ -439,7 +440,7 @@ static hcomm_status_t wait_until_idle(struct hcomm_context *context)
         return hc_error(HCOMM_ERR_TIMEOUT,
                         "hcomm_finalize: stream %u is not done after %d ms (setting timeout_ms): %s is under "
                         "way; what is enqueued is given up",
-                        stream->number, timeout_ms, hc_stream_op_name(hc_stream_first(stream)));
+                        stream->number, timeout_ms, op_name(hc_stream_first(stream)));
     }
 }
 

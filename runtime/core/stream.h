@@ -150,15 +150,11 @@ void hc_streams_fini(struct hcomm_context *context);
 void hc_streams_signal(struct hc_streams *streams);
 /* signal_fd is readable. */
 void hc_streams_take_signal(struct hc_streams *streams);
-/* Whether the operation under way ends by itself when nothing moves, with words of its own. */
-bool hc_stream_has_deadline(const struct hcomm_stream *stream);
 /* For waits longer than timeout_ms: whether something has completed since *completed was counted, which is
  * counted anew, or an operation under way has a deadline. */
 bool hc_streams_may_move(const struct hc_streams *streams, uint64_t *completed);
 /* Release a destroyed, empty stream. */
 void hc_stream_reap(struct hcomm_stream *stream);
-/* Words for errors: "send to rank 3 (host a), tag 1", in a buffer of the thread. */
-const char *hc_stream_op_name(const struct hc_stream_op *op);
 
 /* ---- stream_run.c ---- */
 

@@ -208,9 +208,8 @@ void npu_net_conn_free(struct npu_net_conn *conn);
 
 /* ---- Hosts that vanish (net_guard.c) ---- */
 
-/* Seconds after which a host that does not answer is given up (FI_NPU_PEER_TIMEOUT); 0: never by us. */
-int npu_net_patience(void);
-/* Have the connection to an address, being made or there, end when the other host is silent for that long. */
+/* Have the connection to an address, being made or there, end when the other host is silent for
+ * FI_NPU_PEER_TIMEOUT. */
 void npu_net_guard(struct npu_net_conn *conn, const struct npu_addr *there);
 
 /* ---- Slots (net_slot.c) ---- */

@@ -13,7 +13,8 @@
 
 enum { DEFAULT_SECONDS = 30, MOST_SECONDS = 86400, PROBES = 4 };
 
-int npu_net_patience(void)
+/* Seconds after which a host that does not answer is given up; 0: never by us. */
+static int patience(void)
 {
     int seconds = DEFAULT_SECONDS;
     (void)fi_param_get_int(&npu_provider, "peer_timeout", &seconds);
@@ -70,7 +71,7 @@ void npu_net_guard(struct npu_net_conn *conn, const struct npu_addr *there)
 {
     struct npu_addr here = {0};
     size_t len = sizeof(here);
-    int seconds = npu_net_patience();
+    int seconds = patience();
     if (seconds == 0 || fi_getname(&conn->ep->fid, &here, &len) < 0)
         return;
     int fd = find_socket(&here, there);

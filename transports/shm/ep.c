@@ -25,7 +25,7 @@ static uint32_t write_claim(struct hc_shm_claim *claim, const struct hc_shm_ifac
 /* Tell the owner that there is a claim to look at. */
 static void announce(struct hc_shm_peer *peer, uint32_t local_rank)
 {
-    /* release twice: partner is the acquires in hc_shm_accept_claims; the claim is seen with the bit */
+    /* release twice: partner is the acquires in accept_claims (source.c); the claim is seen with the bit */
     atomic_fetch_or_explicit(&peer->segment.header->active[local_rank / 64], UINT64_C(1) << local_rank % 64,
                              memory_order_release);
     atomic_fetch_add_explicit(&peer->doorbell->connects, 1, memory_order_release);

@@ -44,14 +44,14 @@ static size_t lay_out(unsigned char *base, uint32_t ring_count, uint32_t chunk_c
     return size;
 }
 
-size_t hc_shm_segment_size(uint32_t ring_count, uint32_t chunk_count)
+static size_t size_of(uint32_t ring_count, uint32_t chunk_count)
 {
     return lay_out(NULL, ring_count, chunk_count, NULL);
 }
 
 static hcomm_status_t map(int fd, uint32_t ring_count, uint32_t chunk_count, struct hc_shm_segment *segment)
 {
-    size_t size = hc_shm_segment_size(ring_count, chunk_count);
+    size_t size = size_of(ring_count, chunk_count);
     void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return hc_error(HCOMM_ERR_NO_MEMORY, "shm: mapping a segment of %zu bytes: %s", size,
@@ -63,7 +63,7 @@ static hcomm_status_t map(int fd, uint32_t ring_count, uint32_t chunk_count, str
 hcomm_status_t hc_shm_segment_create(uint32_t ring_count, uint32_t chunk_count, uint64_t cookie,
                                      struct hc_shm_segment *segment, int *fd)
 {
-    size_t size = hc_shm_segment_size(ring_count, chunk_count);
+    size_t size = size_of(ring_count, chunk_count);
     int file = hc_memfile_create("hcomm", size);
     if (file < 0)
         return hc_error(HCOMM_ERR_IO, "shm: a segment of %zu bytes: %s%s", size, hc_errno_text(errno),
@@ -156,7 +156,7 @@ static hcomm_status_t check_file(const struct hc_shm_addr *addr, int fd)
     if (fstat(fd, &info) < 0 || seals < 0)
         return hc_error(HCOMM_ERR_PROTOCOL, "shm: segment of process %d: %s", addr->pid,
                         hc_errno_text(errno));
-    size_t size = hc_shm_segment_size(addr->ring_count, addr->chunk_count);
+    size_t size = size_of(addr->ring_count, addr->chunk_count);
     if (info.st_ino != addr->inode || (size_t)info.st_size != size ||
         (seals & HC_MEMFILE_SEALS) != HC_MEMFILE_SEALS)
         return hc_error(HCOMM_ERR_PROTOCOL, "shm: descriptor %d of process %d is no segment of this job",

@@ -121,9 +121,6 @@ struct hc_shm_chunk_ref {
 };
 _Static_assert(sizeof(struct hc_shm_chunk_ref) == 16, "wire format");
 
-/* Bytes of a segment with that many rings and chunks. */
-size_t hc_shm_segment_size(uint32_t ring_count, uint32_t chunk_count);
-
 /*
  * Create and map a segment, all zero except what identifies it in the header. *fd is the memfd, close-on-exec
  * and sealed against resizing. The caller owns both: hc_shm_segment_unmap() and close(2). Errors:

@@ -319,8 +319,6 @@ void hc_shm_disarm(struct hc_shm_iface *iface) HC_COLD;
 
 /* source.c: the receiving side. */
 
-/* Serve new claims; returns the number of messages delivered meanwhile. */
-unsigned hc_shm_accept_claims(struct hc_shm_iface *iface) HC_COLD;
 /* The transport's progress: poll all sources, complete flushes. */
 unsigned hc_shm_progress(struct hc_iface *iface);
 void hc_shm_sources_fini(struct hc_shm_iface *iface);

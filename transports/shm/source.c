@@ -300,7 +300,8 @@ static unsigned serve_claim(struct hc_shm_iface *iface, uint32_t slot)
     return handled;
 }
 
-unsigned hc_shm_accept_claims(struct hc_shm_iface *iface)
+/* Serve new claims; returns the number of messages delivered meanwhile. */
+HC_COLD static unsigned accept_claims(struct hc_shm_iface *iface)
 {
     unsigned handled = 0;
     /* acquire: partner is the release in announce (ep.c); what is claimed is seen below */
@@ -324,7 +325,7 @@ unsigned hc_shm_progress(struct hc_iface *base)
         hc_shm_disarm(iface);
     if (hc_unlikely(atomic_load_explicit(&iface->doorbell->connects, memory_order_relaxed) !=
                     iface->connects_seen))
-        handled += hc_shm_accept_claims(iface);
+        handled += accept_claims(iface);
     for (uint32_t i = 0; i < iface->active_count; i++)
         handled += poll_source(iface, iface->active[i]);
     if (hc_unlikely(!hc_list_empty(&iface->flushes)))

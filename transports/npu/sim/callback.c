@@ -63,7 +63,8 @@ static void *worker_run(void *arg)
     return NULL;
 }
 
-int npusim_worker_start(struct npusim_worker *worker)
+/* Start the thread unless it runs. */
+HC_MUST_CHECK static int start_worker(struct npusim_worker *worker)
 {
     if (!worker->started)
         worker->started = npusim_thread_start(&worker->thread, worker_run, worker, "npusim-call");
@@ -194,7 +195,7 @@ int aclrtLaunchHostFunc(hc_acl_stream_t handle, hc_acl_callback_t fn, void *arg)
         return code;
     if (!fn)
         return npusim_leave(npusim_fail(HC_ACL_INVALID_PARAMETER, "aclrtLaunchHostFunc: NULL"));
-    code = npusim_worker_start(stream->worker);
+    code = start_worker(stream->worker);
     return npusim_leave(code ? code : enqueue(stream, fn, arg, NULL, false));
 }
 

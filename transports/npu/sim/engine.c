@@ -82,7 +82,8 @@ static uint64_t engine_step(struct npusim_engine *engine)
     return ready && engine->free_at < next ? engine->free_at : next;
 }
 
-void npusim_wait_precisely(pthread_cond_t *condition, uint64_t until)
+/* Wait for a condition, or until `until`, on time to some microseconds. */
+static void wait_precisely(pthread_cond_t *condition, uint64_t until)
 {
     uint64_t now = until == NPUSIM_NEVER ? 0 : npusim_now();
     if (until == NPUSIM_NEVER || until > now + SPIN_NS) {
@@ -141,7 +142,7 @@ static void *engine_run(void *arg)
     while (!engine->stop) {
         uint64_t when;
         if (!npusim_engine_help(engine, &when) && !engine->stop)
-            npusim_wait_precisely(&engine->wake, when);
+            wait_precisely(&engine->wake, when);
     }
     (void)pthread_mutex_unlock(&npusim.lock);
     return NULL;
@@ -171,7 +172,7 @@ int npusim_op_wait(struct npusim_op *op)
         if (!op->engine)
             (void)npusim_wait(&op->finished, NPUSIM_NEVER);
         else if (!npusim_engine_help(op->engine, &when))
-            npusim_wait_precisely(&op->finished, when);
+            wait_precisely(&op->finished, when);
     if (!--device->waiters)
         (void)pthread_cond_broadcast(&device->quiet);
     int status = op->status;

@@ -25,7 +25,7 @@ void npusim_control_init(struct npusim_control *control, int physical, size_t me
     control->magic = NPUSIM_CONTROL_MAGIC;
 }
 
-void npusim_key_print(const struct npusim_key *key, char text[HC_ACL_IPC_KEY_LEN])
+static void key_print(const struct npusim_key *key, char text[HC_ACL_IPC_KEY_LEN])
 {
     /* 8 + 8 + 1 + 8 + 1 + 8 + 1 + 16 + 13 characters */
     (void)snprintf(text, HC_ACL_IPC_KEY_LEN,
@@ -43,7 +43,7 @@ bool npusim_key_parse(const char *text, struct npusim_key *key)
         return false;
     key->pid = (int32_t)pid;
     key->fd = (int32_t)fd;
-    npusim_key_print(key, again);
+    key_print(key, again);
     return !memcmp(text, again, sizeof(again)) && key->pid > 0 && key->fd >= 0 &&
            key->slot < NPUSIM_EXPORTS && key->cookie;
 }
@@ -178,7 +178,7 @@ static int export_range(struct npusim_memory *memory, size_t offset, size_t size
         fill_export(export, offset, size, flags, cookie);
         memory->exports++;
     }
-    npusim_key_print(
+    key_print(
         &(struct npusim_key){
             .pid = (int32_t)getpid(), .fd = memory->fd, .slot = (uint32_t)slot, .cookie = cookie},
         text);

@@ -11,8 +11,7 @@ struct npusim_key {
     uint64_t cookie;
 };
 
-void npusim_key_print(const struct npusim_key *key, char text[HC_ACL_IPC_KEY_LEN]);
-/* Reads at most 65 bytes; false for what npusim_key_print does not make. */
+/* Reads at most 65 bytes; false for what is not a key as exports print it. */
 bool npusim_key_parse(const char *text, struct npusim_key *key);
 
 /* A process, by pid and start time, so that a reused pid is another one; 0 when there is none. No lock

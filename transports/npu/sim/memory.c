@@ -84,7 +84,8 @@ void npusim_memory_forked(struct npusim_memory *memory)
     memory->fd = -1;
 }
 
-bool npusim_memory_within(const struct npusim_memory *memory, const void *ptr)
+/* Whether ptr points into the device's address range. */
+static bool is_within(const struct npusim_memory *memory, const void *ptr)
 {
     const char *at = ptr;
     return memory->fd >= 0 && at >= memory->base && at < memory->base + memory->size;
@@ -104,9 +105,10 @@ static size_t block_index(const struct npusim_memory *memory, size_t offset)
     return low;
 }
 
-struct npusim_block *npusim_memory_block(struct npusim_memory *memory, const void *ptr)
+/* The live block that holds ptr, or NULL. */
+static struct npusim_block *block_of(struct npusim_memory *memory, const void *ptr)
 {
-    if (!npusim_memory_within(memory, ptr))
+    if (!is_within(memory, ptr))
         return NULL;
     size_t offset = (size_t)((const char *)ptr - memory->base), index = block_index(memory, offset);
     if (index == memory->count || memory->blocks[index].offset > offset)
@@ -144,7 +146,7 @@ static bool make_room(struct npusim_memory *memory)
     return true;
 }
 
-int npusim_memory_alloc(struct npusim_device *device, size_t size, void **ptr)
+HC_MUST_CHECK static int allocate(struct npusim_device *device, size_t size, void **ptr)
 {
     struct npusim_memory *memory = &device->memory;
     size_t index, offset;
@@ -167,10 +169,10 @@ int npusim_memory_alloc(struct npusim_device *device, size_t size, void **ptr)
     return HC_ACL_OK;
 }
 
-int npusim_memory_free(struct npusim_device *device, void *ptr)
+HC_MUST_CHECK static int release(struct npusim_device *device, void *ptr)
 {
     struct npusim_memory *memory = &device->memory;
-    struct npusim_block *block = npusim_memory_block(memory, ptr);
+    struct npusim_block *block = block_of(memory, ptr);
     if (!block || memory->base + block->offset != ptr)
         return npusim_fail(HC_ACL_INVALID_PARAMETER,
                            "aclrtFree: %p was freed, or is not what aclrtMalloc gave", ptr);
@@ -195,14 +197,14 @@ int aclrtMalloc(void **ptr, size_t size, int policy)
     if (!ptr || !size || policy < 0)
         return npusim_leave(
             npusim_fail(HC_ACL_INVALID_PARAMETER, "aclrtMalloc: %s", ptr ? "size 0" : "NULL"));
-    return npusim_leave(npusim_memory_alloc(device, size, ptr));
+    return npusim_leave(allocate(device, size, ptr));
 }
 
 /* The device of this process whose memory ptr is in, or NULL. */
 static struct npusim_device *holder(const void *ptr)
 {
     for (int i = 0; i < npusim.settings.visible_count; i++)
-        if (npusim_memory_within(&npusim.devices[i].memory, ptr))
+        if (is_within(&npusim.devices[i].memory, ptr))
             return &npusim.devices[i];
     return NULL;
 }
@@ -218,13 +220,13 @@ int aclrtFree(void *ptr)
                                         "aclrtFree: %p is imported: aclrtIpcMemClose gives it back", ptr));
     if (!(owner = holder(ptr)))
         return npusim_leave(npusim_fail(HC_ACL_INVALID_PARAMETER, "aclrtFree: %p is no device memory", ptr));
-    return npusim_leave(npusim_memory_free(owner, ptr));
+    return npusim_leave(release(owner, ptr));
 }
 
 static struct npusim_place local_place(struct npusim_device *device, const void *ptr, size_t n)
 {
     struct npusim_memory *memory = &device->memory;
-    const struct npusim_block *block = npusim_memory_block(memory, ptr);
+    const struct npusim_block *block = block_of(memory, ptr);
     struct npusim_place place = {.where = NPUSIM_NOWHERE, .physical = device->physical};
     size_t offset = (size_t)((const char *)ptr - memory->base);
     if (!block || offset - block->offset > block->size || n > block->size - (offset - block->offset))

@@ -71,12 +71,6 @@ struct npusim_place {
 /* Find out what [ptr, ptr + n) is. */
 struct npusim_place npusim_place_find(const void *ptr, size_t n);
 
-HC_MUST_CHECK int npusim_memory_alloc(struct npusim_device *device, size_t size, void **ptr);
-HC_MUST_CHECK int npusim_memory_free(struct npusim_device *device, void *ptr);
-/* The live block that holds ptr, or NULL. Within: whether ptr points into the device's address range at all.
- */
-struct npusim_block *npusim_memory_block(struct npusim_memory *memory, const void *ptr);
-bool npusim_memory_within(const struct npusim_memory *memory, const void *ptr);
 void npusim_memory_close(struct npusim_memory *memory);
 /* Close what a forked child inherits; async-signal-safe, no lock. */
 void npusim_memory_forked(struct npusim_memory *memory);
@@ -174,8 +168,6 @@ void npusim_engine_init(struct npusim_engine *engine, struct npusim_device *devi
 void npusim_engine_submit(struct npusim_engine *engine, struct npusim_op *op);
 /* Do one thing that is due, unless another thread is at it. True: look again; false: not before `when`. */
 bool npusim_engine_help(struct npusim_engine *engine, uint64_t *when);
-/* Wait for a condition, or until `until`, on time to some microseconds. */
-void npusim_wait_precisely(pthread_cond_t *condition, uint64_t until);
 /* Let go of the lock, end the thread, take the lock again. */
 void npusim_engine_stop(struct npusim_engine *engine);
 
@@ -192,8 +184,6 @@ struct npusim_worker {
 };
 
 void npusim_worker_init(struct npusim_worker *worker);
-/* Start the thread unless it runs. */
-HC_MUST_CHECK int npusim_worker_start(struct npusim_worker *worker);
 void npusim_worker_stop(struct npusim_worker *worker);
 void npusim_call_start(struct npusim_op *op);
 /* Whether this thread runs a host function that the stream, or its device, could not end without. */
