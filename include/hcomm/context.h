@@ -14,13 +14,14 @@ extern "C" {
 
 /*
  * Start a context: bootstrap through PMIx (alone, without a launcher, the process is a job of one rank), open
- * transports, build the world communicator. NULL or a zeroed config means all defaults. Several contexts may
- * exist in one process; all ranks of the job create them in the same order. The first does not wait for other
- * ranks: peers are reached at first use. Further ones wait until every rank has started its own. On success
- * *handle is owned by the caller until hcomm_finalize(); a child that the process forks cannot use it: its
- * calls return HCOMM_ERR_INVALID, and the parent goes on undisturbed. Errors: HCOMM_ERR_CONFIG (a field or an
- * HCOMM_ variable out of range), HCOMM_ERR_BOOTSTRAP, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_UNREACHABLE (no
- * transport is left after `protocol` and `transports`), HCOMM_ERR_TIMEOUT (further contexts only).
+ * transports, build the world communicator. NULL or a zeroed config means all defaults; it and its texts are
+ * copied. Several contexts may exist in one process; all ranks of the job create them in the same order. The
+ * first does not wait for other ranks: peers are reached at first use. Further ones wait until every rank has
+ * started its own. On success *handle is owned by the caller until hcomm_finalize(); a child that the process
+ * forks cannot use it: its calls return HCOMM_ERR_INVALID, and the parent goes on undisturbed. Errors:
+ * HCOMM_ERR_CONFIG (a field or an HCOMM_ variable out of range), HCOMM_ERR_BOOTSTRAP, HCOMM_ERR_NO_MEMORY,
+ * HCOMM_ERR_UNREACHABLE (no transport is left after `protocol` and `transports`), HCOMM_ERR_TIMEOUT (further
+ * contexts only).
  */
 HCOMM_API hcomm_status_t hcomm_init(hcomm_handle_t *handle, const hcomm_config_t *config);
 
@@ -67,7 +68,8 @@ HCOMM_API hcomm_status_t hcomm_counter_get(hcomm_handle_t handle, const char *na
 /* Name and meaning of counter number `index`; NULL name past the last. Constant strings. Any thread. */
 HCOMM_API const char *hcomm_counter_name(unsigned index, const char **meaning);
 
-/* The settings in force in this context, every field explicit. Errors: HCOMM_ERR_INVALID. Any thread. */
+/* The settings in force in this context, every field explicit; texts are the context's. Errors:
+ * HCOMM_ERR_INVALID. Any thread. */
 HCOMM_API hcomm_status_t hcomm_get_config(hcomm_handle_t handle, hcomm_config_t *config);
 
 /*

@@ -1,6 +1,7 @@
 #include "runtime/base/settings.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const mode_names[] = {"auto", "small_msg", "large_msg", NULL};
@@ -173,6 +174,32 @@ hcomm_status_t hc_settings_load(const hcomm_config_t *config, struct hc_settings
     }
     *values = loaded;
     return HCOMM_OK;
+}
+
+static const char **text_of(const struct hc_setting *setting, struct hc_settings *values)
+{
+    return (const char **)((char *)values + setting->offset);
+}
+
+hcomm_status_t hc_settings_copy_texts(struct hc_settings *values)
+{
+    hcomm_status_t status = HCOMM_OK;
+    for (size_t i = 0; i < hc_array_len(settings); i++) {
+        const char **text = settings[i].type == HC_SETTING_STRING ? text_of(&settings[i], values) : NULL;
+        if (!text || !*text)
+            continue;
+        *text = strdup(*text);
+        if (!*text)
+            status = hc_error(HCOMM_ERR_NO_MEMORY, "settings: no memory for %s", settings[i].name);
+    }
+    return status;
+}
+
+void hc_settings_free_texts(struct hc_settings *values)
+{
+    for (size_t i = 0; i < hc_array_len(settings); i++)
+        if (settings[i].type == HC_SETTING_STRING)
+            free((void *)*text_of(&settings[i], values));
 }
 
 void hc_settings_export(const struct hc_settings *values, hcomm_config_t *config)

@@ -47,6 +47,13 @@ extern const struct hc_setting_table hc_settings_table;
 hcomm_status_t hc_settings_load(const hcomm_config_t *config, struct hc_settings *settings,
                                 enum hc_setting_origin *origins) HC_MUST_CHECK;
 
+/*
+ * hcomm_init() was given the texts by its caller and by the environment, who may change or free them: make
+ * copies, to be freed by hc_settings_free_texts() also after HCOMM_ERR_NO_MEMORY.
+ */
+hcomm_status_t hc_settings_copy_texts(struct hc_settings *settings) HC_MUST_CHECK;
+void hc_settings_free_texts(struct hc_settings *settings);
+
 /* The public form of the values: every field explicit. */
 void hc_settings_export(const struct hc_settings *settings, hcomm_config_t *config);
 

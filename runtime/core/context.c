@@ -74,7 +74,7 @@ static hcomm_status_t load_settings(struct hcomm_context *context, const hcomm_c
     if (status != HCOMM_OK)
         return status;
     hc_log_set_level((enum hc_log_level)context->settings.log);
-    return HCOMM_OK;
+    return hc_settings_copy_texts(&context->settings);
 }
 
 static void find_oversubscription(struct hcomm_context *context)
@@ -392,6 +392,7 @@ void hc_context_destroy(struct hcomm_context *context)
     free(context->id_next);
     free(context->host_of);
     hc_boot_close(context->boot);
+    hc_settings_free_texts(&context->settings);
     free(context);
 }
 

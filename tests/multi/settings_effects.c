@@ -468,6 +468,17 @@ static void call_wins_over_environment_over_default(void)
     end();
 }
 
+static void texts_may_be_overwritten_after_init(void)
+{
+    hcomm_config_t got;
+    char interface[] = "lo";
+    (void)begin(&(hcomm_config_t){.net_if = interface});
+    memset(interface, '?', sizeof(interface) - 1);
+    CALL(hcomm_get_config(check_handle, &got));
+    CHECK(strcmp(got.net_if, "lo") == 0);
+    end();
+}
+
 static void check_init_refused(const hcomm_config_t *config, hcomm_status_t status, const char *field,
                                const char *range)
 {
@@ -516,6 +527,7 @@ static const struct p2p_case cases[] = {
     {"progress_thread_moves_messages_while_we_compute", progress_thread_moves_messages_while_we_compute, 2},
     {"zeroed_config_means_defaults", zeroed_config_means_defaults, 2},
     {"call_wins_over_environment_over_default", call_wins_over_environment_over_default, 2},
+    {"texts_may_be_overwritten_after_init", texts_may_be_overwritten_after_init, 2},
     {"values_out_of_range_are_refused_with_the_range", values_out_of_range_are_refused_with_the_range, 2},
 };
 

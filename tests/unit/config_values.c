@@ -277,6 +277,22 @@ Test(settings, call_wins_over_environment_and_explicit_zeros_count)
     cr_assert_eq(origins[retry - hc_settings_table.settings], HC_ORIGIN_CALL);
 }
 
+Test(settings, copied_texts_outlive_what_they_were_made_of)
+{
+    char interface[] = "eth0";
+    struct hc_settings values;
+    const hcomm_config_t config = {.net_if = interface};
+    cr_assert_eq(setenv("HCOMM_TRANSPORTS", "shm", 1), 0);
+    cr_assert_eq(hc_settings_load(&config, &values, NULL), HCOMM_OK, "%s", hc_error_detail());
+    const char *of_environment = values.transports;
+    cr_assert_eq(hc_settings_copy_texts(&values), HCOMM_OK);
+    (void)strcpy(interface, "lo");
+    cr_assert_str_eq(values.net_if, "eth0");
+    cr_assert_neq(values.transports, of_environment);
+    cr_assert_str_eq(values.transports, "shm");
+    hc_settings_free_texts(&values);
+}
+
 Test(settings, out_of_range_fields_name_field_value_and_range)
 {
     struct hc_settings values;
