@@ -1,7 +1,9 @@
 /*
  * Communicators: ordered groups of ranks, each with a message space of its own. All calls may be made from
  * any thread; collective ones (dup, split, create, free, barrier) in the same order on all members of one
- * communicator. SPDX-License-Identifier: BSD-3-Clause
+ * communicator.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef HCOMM_COMM_H
 #define HCOMM_COMM_H
@@ -65,14 +67,17 @@ HCOMM_API hcomm_status_t hcomm_comm_create(hcomm_comm_t comm, const int *ranks, 
  */
 HCOMM_API hcomm_status_t hcomm_comm_free(hcomm_comm_t *comm);
 
-/* Ranks in `to` of the n given ranks of `from`; HCOMM_UNDEFINED where not a member. HCOMM_RANK_NULL maps to
- * itself. */
+/*
+ * Ranks in `to` of the n given ranks of `from`; HCOMM_UNDEFINED where not a member. HCOMM_RANK_NULL maps to
+ * itself. Local. Errors: HCOMM_ERR_INVALID (NULL, no rank of `from`, different contexts),
+ * HCOMM_ERR_NO_MEMORY.
+ */
 HCOMM_API hcomm_status_t hcomm_comm_translate(hcomm_comm_t from, const int *ranks, int n, hcomm_comm_t to,
                                               int *out);
 
-/* Name for messages and logs, cut at HCOMM_COMM_NAME_MAX - 1 bytes; copied. */
+/* Name for messages and logs, cut at HCOMM_COMM_NAME_MAX - 1 bytes; copied. HCOMM_ERR_INVALID for NULL. */
 HCOMM_API hcomm_status_t hcomm_comm_set_name(hcomm_comm_t comm, const char *name);
-/* Copies the name into buf (at least HCOMM_COMM_NAME_MAX bytes). */
+/* Copies the name into buf (at least HCOMM_COMM_NAME_MAX bytes). HCOMM_ERR_INVALID for NULL. */
 HCOMM_API hcomm_status_t hcomm_comm_get_name(hcomm_comm_t comm, char *buf);
 
 /*
@@ -81,7 +86,7 @@ HCOMM_API hcomm_status_t hcomm_comm_get_name(hcomm_comm_t comm, char *buf);
  * HCOMM_ERR_TIMEOUT (the detail names ranks not arrived where known), HCOMM_ERR_PEER_LOST.
  */
 HCOMM_API hcomm_status_t hcomm_barrier(hcomm_comm_t comm);
-/* Starts a barrier; *request completes when every member has started the same one. */
+/* Starts a barrier; *request completes when every member has started the same one. Never blocks. */
 HCOMM_API hcomm_status_t hcomm_ibarrier(hcomm_comm_t comm, hcomm_request_t *request);
 
 #ifdef __cplusplus

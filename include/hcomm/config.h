@@ -44,28 +44,24 @@ typedef enum { HCOMM_SWITCH_DEFAULT = 0, HCOMM_SWITCH_ON = 1, HCOMM_SWITCH_OFF =
 #define HCOMM_DEVICE(n)   ((n) + 1)
 
 typedef struct hcomm_config {
-    hcomm_mode_t mode;         /* HCOMM_MODE: how message sizes choose protocols; default AUTO */
-    hcomm_protocol_t protocol; /* HCOMM_PROTOCOL: which family of transports; default AUTO */
+    hcomm_mode_t mode;         /* how message sizes choose protocols; default AUTO */
+    hcomm_protocol_t protocol; /* which family of transports; default AUTO */
     int bandwidth_limit;       /* MB/s (10^6 bytes) this rank may put on transports, 1–1000; default none */
     int num_qp;      /* endpoints per peer that large messages are striped over, 1–32; default 8 */
     int retry_count; /* further attempts when reaching a peer fails, 1–10 or HCOMM_RETRY_NONE; default 3 */
-    int timeout_ms;  /* deadline of every wait without progress, 1000–300000; default 30000 */
+    int timeout_ms;  /* milliseconds a wait may last without progress, 1000–300000; default 30000 */
     size_t buffer_size;      /* bytes of staging for pipelined large messages, 1–64 MiB; default 8 MiB */
-    size_t send_buffer_size; /* bytes of messages queued inside hcomm per peer before sends block; default 1
-                                MiB */
-    /* bytes a peer may send ahead of the receives (eager window); default 256 KiB, and 4 MiB over networks */
-    size_t recv_buffer_size;
+    size_t send_buffer_size; /* bytes queued inside hcomm per peer before sends block; default 1 MiB */
+    size_t recv_buffer_size; /* eager window: bytes a peer may send ahead of receives; default 4 MiB */
     size_t buffer_pool_size; /* bytes of unexpected messages held per process; default 64 MiB */
     size_t mem_pool_size;    /* bytes that hcomm_alloc_host_mem() may hand out; default 256 MiB */
     int queue_depth;         /* large messages in flight to one peer; transfers in flight; default 64 */
-    size_t align_size;       /* alignment of memory from hcomm, a power of two; default 64 */
+    size_t align_size;       /* alignment of memory from hcomm in bytes, a power of two; default 64 */
     int device_id;           /* HCOMM_DEVICE(n) or HCOMM_DEVICE_NONE; default host only */
-    hcomm_switch_t
-        progress_thread; /* a thread that progresses communication while the caller computes; default OFF */
-    const char
-        *transports; /* comma-separated list, e.g. "shm,ofi:tcp", in order of preference; NULL = by quality */
-    const char *net_if;   /* network interfaces to use: name, CIDR, or ^name to exclude; NULL = automatic */
-    uint64_t reserved[8]; /* must be zero */
+    hcomm_switch_t progress_thread; /* progresses communication while the caller computes; default OFF */
+    const char *transports;         /* e.g. "shm,ofi:tcp", in order of preference; default NULL: best first */
+    const char *net_if;             /* interfaces to use: name, CIDR, or ^name; default NULL: automatic */
+    uint64_t reserved[8];           /* must be zero */
 } hcomm_config_t;
 
 #ifdef __cplusplus

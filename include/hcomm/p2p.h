@@ -22,6 +22,7 @@
  *
  * Errors, all calls: HCOMM_ERR_INVALID (rank or tag out of range, NULL buffer), HCOMM_ERR_PEER_LOST,
  * HCOMM_ERR_UNREACHABLE, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_TIMEOUT (blocking calls).
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef HCOMM_P2P_H
@@ -46,6 +47,10 @@ HCOMM_API hcomm_status_t hcomm_sendrecv(const void *sendbuf, size_t sendsize, in
                                         void *recvbuf, size_t capacity, int source, int recvtag,
                                         hcomm_comm_t comm, hcomm_message_status_t *status);
 
+/*
+ * The same without waiting: each sets *request, which completes (request.h) when the blocking call would have
+ * returned. Never blocks.
+ */
 HCOMM_API hcomm_status_t hcomm_isend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm,
                                      hcomm_request_t *request);
 HCOMM_API hcomm_status_t hcomm_issend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm,

@@ -7,7 +7,9 @@
  * a device's own stream hcomm knows nothing any more; synchronize the stream before the release.
  *
  * Any thread, any call but hcomm_buffer_pool_destroy(), after which nobody may use the pool. Nothing is
- * allocated by acquiring and releasing. SPDX-License-Identifier: BSD-3-Clause
+ * allocated by acquiring and releasing.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef HCOMM_POOL_H
 #define HCOMM_POOL_H

@@ -7,8 +7,9 @@
  * progress communication, spin briefly, then yield, then sleep. status arguments may be NULL.
  *
  * A wait without progress for timeout_ms returns HCOMM_ERR_TIMEOUT with a detail naming the operation, the
- * peer and how long; the request stays valid and may be waited for again. SPDX-License-Identifier:
- * BSD-3-Clause
+ * peer and how long; the request stays valid and may be waited for again.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef HCOMM_REQUEST_H
 #define HCOMM_REQUEST_H

@@ -29,7 +29,9 @@
  * wait for its own stream. Two threads that enqueue on one stream at the same time get either order. A stream
  * or event must not be destroyed while another thread uses it. Handles are checked: one that was never given,
  * was destroyed, or is a device runtime's own, gives HCOMM_ERR_INVALID. In a forked child every call gives
- * HCOMM_ERR_INVALID. SPDX-License-Identifier: BSD-3-Clause
+ * HCOMM_ERR_INVALID.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef HCOMM_STREAM_H
 #define HCOMM_STREAM_H

@@ -31,7 +31,9 @@
  * Threads: any thread, any call. Deadlines: a wait in which no transfer of the context moves for timeout_ms
  * returns HCOMM_ERR_TIMEOUT; the transfer stays in flight and may be waited for again. Errors, all calls:
  * HCOMM_ERR_INVALID for a NULL handle, or one that is not of a context in use (finalized, or the parent's in
- * a forked child). SPDX-License-Identifier: BSD-3-Clause
+ * a forked child).
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef HCOMM_TRANSFER_H
 #define HCOMM_TRANSFER_H
@@ -77,8 +79,8 @@ typedef struct hcomm_transfer {
 /*
  * Start one transfer; its identifier is in transfer->id. Returns HCOMM_OK when it is under way or done,
  * whatever its outcome will be. Errors, with which nothing was started: HCOMM_ERR_INVALID (NULL, overlap, a
- * range beyond the end of the address space or of device memory, freed memory,
- * unknown flags, reserved not zero), HCOMM_AGAIN (queue full and NO_WAIT, or in a callback),
+ * range beyond the end of the address space or of device memory, freed memory, unknown flags, reserved not
+ * zero), HCOMM_AGAIN (queue full and NO_WAIT, or in a callback),
  * HCOMM_ERR_TIMEOUT (queue full, and nothing moved), HCOMM_ERR_NO_MEMORY, HCOMM_ERR_LIMIT (no thread),
  * HCOMM_ERR_IO (device).
  */
