@@ -48,7 +48,36 @@ refuses --compute device: overlap
 refuses --compute cpu:0 overlap
 refuses --pin=a latency
 refuses --csv --json latency
+refuses -i 5 -T 1 latency
+refuses -t shm,,ofi:tcp latency
+refuses -t shm, latency
+refuses -t shm+ latency
+refuses --m auto latency
 refuses --unknown latency
+
+# bench/compare refuses before it measures.
+compare_refuses() {
+    words=$1
+    shift
+    said=$("$srcdir/bench/compare" "$@" 2>&1 >/dev/null)
+    code=$?
+    [ "$code" -eq 2 ] || complain "bench/compare $*: exit code $code, not 2"
+    case $said in
+    *"error: "*"$words"*) ;;
+    *) complain "bench/compare $* said: $said" ;;
+    esac
+}
+if command -v python3 >/dev/null; then
+    compare_refuses "no group 'none'" --groups none
+    compare_refuses "no subject 'MPICHH' in these groups: choose of hcomm, Open MPI, " --only MPICHH
+    compare_refuses "no subject 'UCX tcp'" --groups shm --only "UCX tcp"
+    compare_refuses "must be positive" --rounds 0
+    compare_refuses "must be positive" --seconds 0
+    compare_refuses "not MIN:MAX" --sizes 8
+    compare_refuses "1024 is more than 8" --queues 1K:8
+    compare_refuses "cannot write /nowhere/x" --csv /nowhere/x
+    compare_refuses "cannot read /nowhere/x" --read /nowhere/x
+fi
 
 # A rank that cannot start says which one it is.
 HCOMM_NUM_QP=99 PMIX_RANK=1 ./hcomm_perf latency 2>&1 | grep -q '^hcomm_perf: rank 1: start: HCOMM_NUM_QP' ||

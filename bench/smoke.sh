@@ -29,7 +29,7 @@ has() {
 step perf_checks.sh
 step costs.sh
 step ladder --build . --out . --steps 2
-step compare --quick --groups shm,barrier --build .
+step compare --quick --groups shm,tcp,barrier,match --build .
 step idle --build . --ranks 2,4 --seconds 0.5 --out .
 has mpirun.openmpi startup && has mpiexec.mpich startup && step startup --build . --rounds 1 --ranks 2 --out .
 has fi_pingpong npu_provider && step npu_provider --build . --rounds 1 --iterations 10 --size 64

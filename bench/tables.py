@@ -34,7 +34,7 @@ def heading(run, rounds):
         processor(),
         f"{len(run.processors)} processors",
         f"Linux {platform.release().partition('-')[0]}",
-        f"{rounds} rounds",
+        f"{rounds} round{'s' if rounds != 1 else ''}",
     ]
     return ", ".join(parts + ([f"{run.seconds} s per point"] if run.seconds else []))
 
@@ -79,11 +79,12 @@ class Table:
         self.values[sample["x"]][sample["subject"]][int(sample["round"])] = sample["value"]
         self.roles[sample["subject"]] = sample["role"]
 
-    def best_peer(self, x):
+    def best(self, role, x):
+        """The best subject of the role, "peer" or "limit"; None without one."""
         peers = {
             subject: statistics.median(values.values())
             for subject, values in self.values[x].items()
-            if self.roles[subject] == "peer"
+            if self.roles[subject] == role
             and any(values.values())
             and statistics.median(values.values()) < math.inf
         }
@@ -104,23 +105,27 @@ class Table:
         titles = ["x"] + [f"{name} ±%" for name in ours] + ["best peer", "its value ±%"]
         titles += [f"{name} / best" for name in ours]
         others = [s for s, role in self.roles.items() if role != "hcomm"] if full else []
-        rows = [titles + others]
+        limits = ["bare limit", "its value"] if "limit" in self.roles.values() and not full else []
+        rows = [titles + limits + others]
         for x in sorted(self.values):
-            row = self.row(x, ours, others)
+            row = self.row(x, ours, others, bool(limits))
             if row:
                 rows.append(row)
         print_markdown(rows, out)
 
-    def row(self, x, ours, others):
+    def row(self, x, ours, others, limits):
         at = self.values[x]
-        best = self.best_peer(x)
+        best = self.best("peer", x)
         if not any(name in at for name in ours):
             return None
         cells = [str(x)] + [self.cell(at.get(name)) for name in ours]
-        late = any(self.roles[subject] == "peer" for subject in at) and not best
+        late = any(math.isinf(value) for s in at if self.roles[s] == "peer" for value in at[s].values()) and not best
         cells += [best or "-", LATE if late else self.cell(at.get(best))]
         for name in ours:
             cells.append(paired(at[name], at[best]) if best and name in at else "-")
+        if limits:
+            limit = self.best("limit", x)
+            cells += [limit or "-", number(statistics.median(at[limit].values())) if limit else "-"]
         return cells + [number(statistics.median(at[s].values())) if any(at.get(s, {}).values()) else "-" for s in others]
 
     @staticmethod

@@ -147,7 +147,9 @@ static const char *apply_window(struct perf_options *options, const char *word)
 static const char *apply_transports(struct perf_options *options, const char *word)
 {
     size_t length = strlen(word);
-    if (length == 0 || length > TRANSPORTS_LENGTH_MAX || word[strcspn(word, "\"\\ \t\n")] != '\0')
+    bool empty = length == 0 || strchr(",+", word[0]) || strchr(",+", word[length - 1]) ||
+                 strstr(word, ",,") || strstr(word, "++") || strstr(word, ",+") || strstr(word, "+,");
+    if (empty || length > TRANSPORTS_LENGTH_MAX || word[strcspn(word, "\"\\ \t\n")] != '\0')
         return "name transports as hcomm_info --transports does, like shm,ofi:tcp";
     options->transports = word;
     return NULL;
@@ -255,8 +257,8 @@ static const char *apply_plot(struct perf_options *options, const char *word)
 
 static const struct option_entry entries[] = {
     {'s', "sizes", "MIN:MAX", "bytes per message, doubling from MIN; one value for one size", apply_sizes},
-    {'w', "warmup", "N", "iterations before the clock starts", apply_warmup},
-    {'i', "iterations", "N", "measured iterations per point", apply_iterations},
+    {'w', "warmup", "N", "iterations before the clock starts (100 up to 8 KiB, 10 above)", apply_warmup},
+    {'i', "iterations", "N", "measured iterations per point (10000 up to 8 KiB, 1000 above)", apply_iterations},
     {'T', "seconds", "S", "measure each point for about S seconds instead", apply_seconds},
     {'W', "window", "N", "messages in flight in bandwidth and rate tests (64)", apply_window},
     {'t', "transports", "LIST", "one after another, like shm,ofi:tcp; '+' joins those used together",
@@ -386,13 +388,15 @@ static int read_options(int argc, char **argv, struct perf_options *options)
             return usage_error("option '%s' wants a word after it", argv[optind - 1]);
         const struct option_entry *entry = entry_of(value);
         if (!entry)
-            return usage_error("option '%s' is unknown, or takes no word", argv[optind - 1]);
+            return usage_error("option '%s' is unknown, cut too short, or takes no word", argv[optind - 1]);
         const char *complaint = entry->apply(options, optarg);
         if (complaint && !optarg)
             return usage_error("--%s: %s", entry->name, complaint);
         if (complaint)
             return usage_error("--%s: '%s' does not fit: %s", entry->name, optarg, complaint);
     }
+    if (options->iterations && options->seconds > 0)
+        return usage_error("choose one of --iterations and --seconds");
     return PERF_EXIT_OK;
 }
 

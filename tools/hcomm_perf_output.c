@@ -53,8 +53,8 @@ bool perf_output_start(const struct perf_options *options)
 static void print_header(const struct perf *perf)
 {
     const struct perf_test *test = perf->test;
-    (void)printf("# %s: %s, %d ranks, mode %s, memory %s, progress thread %s\n%12s", test->name,
-                 perf->transport, perf->ranks, mode_name(perf->mode),
+    (void)printf("# %s: %s, %d rank%s, mode %s, memory %s, progress thread %s\n%12s", test->name,
+                 perf->transport, perf->ranks, perf->ranks == 1 ? "" : "s", mode_name(perf->mode),
                  perf_memory_names[perf->options->memory], perf->thread ? "on" : "off",
                  axis_name(test->axis));
     for (size_t i = 0; i < num_columns(test); i++) {

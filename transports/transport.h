@@ -62,7 +62,7 @@ struct hc_resource {
     char *thresholds;
 };
 
-enum { HC_RESOURCE_MAX = 64, HC_THRESHOLDS_MAX = 640 };
+enum { HC_RESOURCE_MAX = 64, HC_THRESHOLDS_MAX = 1024 };
 
 struct hc_resource_list {
     struct hc_resource entries[HC_RESOURCE_MAX];

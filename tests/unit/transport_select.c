@@ -134,4 +134,7 @@ Test(transport_select, thresholds_are_told_only_to_who_asks)
     cr_assert(hc_transport_query(&list) == HCOMM_OK);
     cr_assert(strstr(find("shm")->thresholds, "in pieces"), "%s", find("shm")->thresholds);
     cr_assert_not(strstr(find("shm")->thresholds, "more ranks than processors"));
+    for (size_t i = 0; i < list.count; i++)
+        cr_expect(strlen(texts[i]) < HC_THRESHOLDS_MAX - 1, "%s: no room for \"%s\"", list.entries[i].name,
+                  texts[i]);
 }
