@@ -2,7 +2,6 @@
 #include "runtime/core/peer.h"
 
 #include "runtime/core/device_ipc.h"
-
 #include "runtime/core/lend.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
@@ -124,6 +123,11 @@ const char *hc_peer_name(const struct hc_peer *peer)
 hcomm_status_t hc_peer_error(const struct hc_peer *peer)
 {
     return hc_error(peer->failure, "%s", peer->detail ? peer->detail : hc_status_text(peer->failure));
+}
+
+void hc_peer_malformed(const struct hc_peer *peer, const char *what)
+{
+    hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
 }
 
 void hc_peer_set_pending(struct hc_peer *peer)
@@ -319,6 +323,7 @@ static hcomm_status_t try_further(struct hc_peer *peer)
     if (peer->more || !hc_select_allows_ofi(context))
         return HCOMM_ERR_UNREACHABLE;
     hc_log_info("%s: %s; trying further transports", hc_peer_name(peer), hc_error_detail());
+    free(peer->detail);                       /* of an attempt before */
     peer->detail = strdup(hc_error_detail()); /* the cause, if that does not help */
     hcomm_status_t status = hc_context_open_more(context);
     if (status == HCOMM_OK)
@@ -445,6 +450,7 @@ static void fail_operations(struct hc_peer *peer)
     close_ep(peer);
     hc_send_drop_queues(peer);
     hc_rndv_fail_peer(peer);
+    hc_lend_close(peer);
     fail_receives(peer);
     hc_barrier_fail_peer(peer->context, peer);
     if (peer->context->device)

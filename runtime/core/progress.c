@@ -29,21 +29,8 @@ static void report_lost_server(struct hcomm_context *context)
     hc_log_error("the launcher's PMIx server is gone: the job is over");
 }
 
-/* What a peer sent before it ended has arrived: take it in, as nothing is taken from a failed peer. */
-static void take_last_words(struct hcomm_context *context)
-{
-    enum { ROUNDS_MAX = 64 }; /* the others may go on sending */
-    unsigned moved = 1;
-    for (unsigned round = 0; moved && round < ROUNDS_MAX; round++) {
-        moved = 0;
-        for (unsigned i = 0; i < context->num_ifaces; i++) {
-            struct hc_iface *iface = context->ifaces[i].iface;
-            moved += iface->transport->progress(iface);
-        }
-    }
-}
-
-/* What a peer sent before it died counts: take in what has arrived before it is given up. */
+/* What a peer sent before it died counts: take in what has arrived before it is given up, as nothing is taken
+ * from a failed peer. In so many turns, because others may go on sending. */
 static void drain_transports(struct hcomm_context *context)
 {
     for (int turns = 0; turns < DRAIN_TURNS; turns++) {
@@ -64,7 +51,6 @@ static void report_lost_rank(struct hcomm_context *context, uint32_t rank)
     struct hc_peer *peer = hc_peer_get(context, rank);
     if (!peer)
         return;
-    take_last_words(context);
     drain_transports(context);
     char detail[192];
     (void)snprintf(detail, sizeof(detail), "%s ended abnormally, as the launcher reports",
@@ -99,7 +85,6 @@ void hc_peer_died(struct hcomm_context *context, uint32_t rank)
     struct hc_peer *peer = rank < context->job->size ? context->peers[rank] : NULL;
     if (!peer)
         return;
-    take_last_words(context);
     drain_transports(context);
     char detail[192];
     (void)snprintf(detail, sizeof(detail), "%s, process %u, has ended", hc_peer_name(peer), peer->info.pid);

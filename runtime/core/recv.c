@@ -449,11 +449,6 @@ static struct hcomm_request *promote(struct hc_awaited *awaited)
     return awaited->request;
 }
 
-static void protocol_error(struct hc_peer *peer, const char *what)
-{
-    hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
-}
-
 /* The key is a copy, and that is what is checked: the message may lie in memory that the sender can still
  * write. */
 static inline bool check_match(const struct hc_wire_match *match, struct hc_match_key *key)
@@ -498,7 +493,7 @@ static HC_NOINLINE void take_eager(struct hc_peer *peer, const struct hc_wire_ma
 {
     struct hc_match_key key;
     if (hc_unlikely(!check_match(match, &key))) {
-        protocol_error(peer, "EAGER");
+        hc_peer_malformed(peer, "EAGER");
         return;
     }
     struct hc_awaited *awaited = take_awaited(peer->context, &key);
@@ -575,7 +570,7 @@ static HC_NOINLINE void eager_arrived(struct hc_peer *peer, const void *data, si
 {
     const struct hc_wire_match *match = data;
     if (hc_unlikely(len < sizeof(*match)))
-        protocol_error(peer, "EAGER");
+        hc_peer_malformed(peer, "EAGER");
     else
         take_eager(peer, match, match + 1, len - sizeof(*match));
 }
@@ -585,7 +580,7 @@ static void eager_sync_arrived(struct hc_peer *peer, const void *data, size_t le
     const struct hc_wire_eager_sync *head = data;
     struct hc_match_key key;
     if (len < sizeof(*head) || !check_match(&head->match, &key)) {
-        protocol_error(peer, "EAGER_SYNC");
+        hc_peer_malformed(peer, "EAGER_SYNC");
         return;
     }
     size_t size = len - sizeof(*head);
@@ -617,7 +612,7 @@ static void batch_arrived(struct hc_peer *peer, const void *data, size_t len)
     struct hc_wire_batch head; /* copies: the message may lie in memory that the sender can still write */
     struct hc_wire_batch_item item;
     if (len < sizeof(head)) {
-        protocol_error(peer, "BATCH");
+        hc_peer_malformed(peer, "BATCH");
         return;
     }
     (void)memcpy(&head, data, sizeof(head));
@@ -626,7 +621,7 @@ static void batch_arrived(struct hc_peer *peer, const void *data, size_t len)
         if (len >= sizeof(item))
             (void)memcpy(&item, next, sizeof(item));
         if (len < sizeof(item) || hc_align_up((size_t)item.size, 8) > len - sizeof(item)) {
-            protocol_error(peer, "BATCH");
+            hc_peer_malformed(peer, "BATCH");
             return;
         }
         take_item(peer, &head, &item, next + sizeof(item));
@@ -663,7 +658,7 @@ static void rts_arrived(struct hc_peer *peer, const void *data, size_t len)
         (void)memcpy(&rts, data, sizeof(rts));
     if (len < sizeof(rts) || rts.rkey_len != len - sizeof(rts) || rts.offer > HC_OFFER_SELF ||
         !check_match(&rts.match, &key)) {
-        protocol_error(peer, "RTS");
+        hc_peer_malformed(peer, "RTS");
         return;
     }
     const struct hc_rndv_offer offer = {
@@ -689,7 +684,7 @@ static void payload_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_payload head;
     if (len <= sizeof(head)) {
-        protocol_error(peer, "PAYLOAD");
+        hc_peer_malformed(peer, "PAYLOAD");
         return;
     }
     (void)memcpy(&head, data, sizeof(head));
@@ -697,7 +692,7 @@ static void payload_arrived(struct hc_peer *peer, const void *data, size_t len)
     size_t size = len - sizeof(head);
     struct hcomm_message *message = find_kept(peer, head.send_id);
     if (message && (!message->guard_generation || message->size != size)) {
-        protocol_error(peer, "PAYLOAD");
+        hc_peer_malformed(peer, "PAYLOAD");
         return;
     }
     if (message) {
@@ -712,7 +707,7 @@ static void barrier_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_barrier message;
     if (len != sizeof(message)) {
-        protocol_error(peer, "BARRIER");
+        hc_peer_malformed(peer, "BARRIER");
         return;
     }
     (void)memcpy(&message, data, sizeof(message));
@@ -767,7 +762,7 @@ static HC_NOINLINE void dispatch(struct hc_peer *peer, uint8_t id, const void *d
         barrier_arrived(peer, data, len);
         break;
     default:
-        protocol_error(peer, "unknown");
+        hc_peer_malformed(peer, "unknown");
     }
 }
 

@@ -664,11 +664,6 @@ unsigned hc_rndv_advance(struct hc_peer *peer)
 
 /* ---- what arrives ---- */
 
-static void protocol_error(struct hc_peer *peer, const char *what)
-{
-    hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
-}
-
 /* The request a peer names by id: it must be of that kind and with that peer, and a send must be out: one
  * that is queued still has an item in the queue that refers to it. */
 static struct hcomm_request *named_request(struct hc_peer *peer, uint64_t id, enum hc_request_kind kind)
@@ -707,7 +702,7 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
     if (len >= sizeof(cts))
         (void)memcpy(&cts, data, sizeof(cts));
     if (len < sizeof(cts) || cts.rkey_len != len - sizeof(cts)) {
-        protocol_error(peer, "CTS");
+        hc_peer_malformed(peer, "CTS");
         return;
     }
     struct hcomm_request *request = named_request(peer, cts.send_id, HC_REQUEST_SEND);
@@ -725,7 +720,7 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
     if (request->shared && !request->finished)
         leave_invitation(request); /* the receiver found that it cannot copy either */
     if (request->remote_id || request->finished || cts.accept == 0 || cts.accept > request->capacity) {
-        protocol_error(peer, "CTS");
+        hc_peer_malformed(peer, "CTS");
         return;
     }
     if (request->payload_sent)
@@ -748,7 +743,7 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_data head;
     if (len <= sizeof(head)) {
-        protocol_error(peer, "DATA");
+        hc_peer_malformed(peer, "DATA");
         return;
     }
     (void)memcpy(&head, data, sizeof(head));
@@ -757,7 +752,7 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
     if (!request)
         return; /* given up meanwhile */
     if (request->transferring || head.offset > request->accept || len > request->accept - head.offset) {
-        protocol_error(peer, "DATA");
+        hc_peer_malformed(peer, "DATA");
         return;
     }
     hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, len);
@@ -778,7 +773,7 @@ void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_placed placed;
     if (len != sizeof(placed)) {
-        protocol_error(peer, "PLACED");
+        hc_peer_malformed(peer, "PLACED");
         return;
     }
     (void)memcpy(&placed, data, sizeof(placed));
@@ -786,7 +781,7 @@ void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len)
     if (!request)
         return; /* given up meanwhile */
     if (!request->share_pool || placed.bytes > request->accept - request->finished) {
-        protocol_error(peer, "PLACED");
+        hc_peer_malformed(peer, "PLACED");
         return;
     }
     request->finished += (size_t)placed.bytes;
@@ -834,7 +829,7 @@ void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data
 {
     struct hc_wire_fin fin;
     if (len != sizeof(fin)) {
-        protocol_error(peer, "FIN");
+        hc_peer_malformed(peer, "FIN");
         return;
     }
     (void)memcpy(&fin, data, sizeof(fin));
@@ -903,7 +898,7 @@ void hc_rndv_withdraw_arrived(struct hc_peer *peer, const void *data, size_t len
 {
     struct hc_wire_fin withdraw;
     if (len != sizeof(withdraw)) {
-        protocol_error(peer, "WITHDRAW");
+        hc_peer_malformed(peer, "WITHDRAW");
         return;
     }
     (void)memcpy(&withdraw, data, sizeof(withdraw));
@@ -925,7 +920,7 @@ void hc_rndv_payload_arrived(struct hc_peer *peer, uint64_t send_id, const void 
     if (!request)
         return; /* fetched, or given up meanwhile */
     if (!request->lent || request->size != size || request->ops || request->staged) {
-        protocol_error(peer, "PAYLOAD");
+        hc_peer_malformed(peer, "PAYLOAD");
         return;
     }
     if (request->on_device)
