@@ -63,7 +63,9 @@ libhcrt_la_SOURCES += \
 	runtime/core/request.c \
 	runtime/core/request.h \
 	runtime/core/rndv.c \
+	runtime/core/rndv_send.c \
 	runtime/core/rndv.h \
+	runtime/core/rndv_impl.h \
 	runtime/core/select.c \
 	runtime/core/select.h \
 	runtime/core/send.c \

@@ -1,7 +1,6 @@
-#include "runtime/core/rndv.h"
+#include "runtime/core/rndv_impl.h"
 
 #include "runtime/base/copy.h"
-#include "runtime/core/device.h"
 #include "runtime/core/device_registration.h"
 #include "runtime/core/lend.h"
 #include "runtime/core/mapped.h"
@@ -23,8 +22,7 @@ enum {
 
 /* ---- ends ---- */
 
-/* succeeded: the peer does not reach the buffer any more. */
-static void release_transfer(struct hcomm_request *request, bool succeeded)
+void hc_rndv_release(struct hcomm_request *request, bool succeeded)
 {
     struct hc_peer *peer = request->peer;
     hc_lend_end(request);
@@ -48,198 +46,25 @@ static void release_transfer(struct hcomm_request *request, bool succeeded)
     request->offer = NULL;
 }
 
-static void finish(struct hcomm_request *request, hcomm_status_t status)
+void hc_rndv_finish(struct hcomm_request *request, hcomm_status_t status)
 {
     struct hc_peer *peer = request->peer;
-    release_transfer(request, status == HCOMM_OK);
+    hc_rndv_release(request, status == HCOMM_OK);
     if (!hc_list_empty(&peer->rndv_waiting))
         hc_peer_set_pending(peer);
     hc_request_complete(request, status);
+}
+
+void hc_rndv_forget(struct hcomm_request *request)
+{
+    if (request->id)
+        hc_rndv_release(request, false);
 }
 
 void hc_rndv_answer(struct hc_peer *peer, uint8_t wire_id, uint64_t id, hcomm_status_t status)
 {
     const struct hc_wire_fin answer = {.id = id, .status = status};
     hc_control_send(peer, wire_id, &answer, sizeof(answer));
-}
-
-/* ---- sender ---- */
-
-struct rts_pack {
-    struct hc_wire_rts head;
-    uint8_t rkey[HC_RKEY_MAX];
-};
-
-static size_t pack_rts(void *dest, void *arg)
-{
-    const struct rts_pack *pack = arg;
-    size_t size = sizeof(pack->head) + pack->head.rkey_len;
-    (void)memcpy(dest, pack, size);
-    return size;
-}
-
-/* Whether the transport reaches the request's buffer itself; before there is one, it may. */
-static bool is_reached(const struct hcomm_request *request)
-{
-    const struct hc_iface_attr *attr = request->peer->attr;
-    return hc_likely(!request->on_device) || !attr || (attr->caps & HC_CAP_DEVICE_MEM);
-}
-
-/* What the receiver fetches, this rank's bandwidth limit could not hold back. */
-static bool wants_rma(const struct hcomm_request *request)
-{
-    const struct hc_iface_attr *attr = request->peer->attr;
-    if (attr->rkey_max > HC_RKEY_MAX || request->context->settings.bandwidth_limit)
-        return false;
-    return ((attr->caps & HC_CAP_RMA) && request->capacity >= attr->get_min) ||
-           ((attr->caps & HC_CAP_SHARE) && request->capacity >= attr->fetch_min) ||
-           hc_mapped_offers(request->peer, request->buf, request->capacity);
-}
-
-/* Without a registration the message still travels, in pieces. */
-static void offer_rma(struct hcomm_request *request, struct rts_pack *pack)
-{
-    if (hc_unlikely(request->context->device != NULL))
-        pack->head.rkey_len =
-            (uint32_t)hc_staged_offer(request, pack->rkey, sizeof(pack->rkey), &pack->head.offer);
-    request->offer_kind = pack->head.offer;
-    if (hc_unlikely(pack->head.rkey_len || !is_reached(request)))
-        return;
-    if (!wants_rma(request) || (!request->mem && hc_request_register(request) != HCOMM_OK))
-        return;
-    size_t room = HC_RKEY_MAX;
-    if (request->peer->ops->rkey_pack(request->mem, pack->rkey, &room) != HCOMM_OK)
-        return;
-    pack->head.rkey_len = (uint32_t)room;
-    pack->head.address = (uint64_t)(uintptr_t)request->buf;
-}
-
-static hcomm_status_t transmit_rts(struct hc_peer *peer, struct rts_pack *pack)
-{
-    if (sizeof(pack->head) + pack->head.rkey_len <= peer->attr->short_max)
-        return peer->ops->am_short(peer->ep, HC_WIRE_RTS, &pack->head, sizeof(pack->head), pack->rkey,
-                                   pack->head.rkey_len);
-    return peer->ops->am_bcopy(peer->ep, HC_WIRE_RTS, pack_rts, pack);
-}
-
-static hcomm_status_t with_id(struct hcomm_request *request)
-{
-    if (request->id)
-        return HCOMM_OK;
-    hc_list_init(&request->stream_node);
-    return hc_request_assign_id(request);
-}
-
-void hc_rndv_forget(struct hcomm_request *request)
-{
-    if (request->id)
-        release_transfer(request, false);
-}
-
-static hcomm_status_t send_rts(struct hcomm_request *request, const struct hc_wire_match *match, bool lend)
-{
-    const struct hc_peer *peer = request->peer;
-    hcomm_status_t status = with_id(request);
-    if (status != HCOMM_OK)
-        return status;
-    struct rts_pack pack = {
-        .head = {.match = *match,
-                 .size = request->capacity,
-                 .send_id = request->id,
-                 .guard = lend ? peer->guard : 0,
-                 .guard_generation = lend ? peer->guard_generation : 0},
-    };
-    offer_rma(request, &pack);
-    status = transmit_rts(request->peer, &pack);
-    request->started = status == HCOMM_OK;
-    if (status == HCOMM_OK)
-        hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_SENT, 1);
-    else if (status != HCOMM_AGAIN)
-        release_transfer(request, false);
-    return status;
-}
-
-hcomm_status_t hc_rndv_send_rts(struct hcomm_request *request, const struct hc_wire_match *match)
-{
-    return send_rts(request, match, false);
-}
-
-hcomm_status_t hc_rndv_lend(struct hcomm_request *request, const struct hc_wire_match *match)
-{
-    hcomm_status_t status = send_rts(request, match, true);
-    if (status == HCOMM_OK)
-        hc_lend_begin(request);
-    return status;
-}
-
-void hc_rndv_end_lent(struct hcomm_request *request)
-{
-    hc_counter_add(&request->context->counters, HC_COUNTER_BYTES_SENT, request->capacity);
-    finish(request, HCOMM_OK);
-}
-
-struct sync_pack {
-    struct hc_wire_eager_sync head;
-    const struct hcomm_request *request;
-};
-
-static size_t pack_sync(void *dest, void *arg)
-{
-    const struct sync_pack *pack = arg;
-    (void)memcpy(dest, &pack->head, sizeof(pack->head));
-    hc_copy((uint8_t *)dest + sizeof(pack->head), pack->request->buf, pack->request->capacity);
-    return sizeof(pack->head) + pack->request->capacity;
-}
-
-hcomm_status_t hc_rndv_send_eager_sync(struct hcomm_request *request, const struct hc_wire_match *match)
-{
-    struct hc_peer *peer = request->peer;
-    hcomm_status_t status = with_id(request);
-    if (status != HCOMM_OK)
-        return status;
-    if (!hc_bandwidth_take(peer->context, request->capacity))
-        return HCOMM_AGAIN;
-    struct sync_pack pack = {{.match = *match, .send_id = request->id}, request};
-    status = peer->ops->am_bcopy(peer->ep, HC_WIRE_EAGER_SYNC, pack_sync, &pack);
-    if (status == HCOMM_OK) {
-        peer->credit -= (int64_t)request->capacity + HC_EAGER_OVERHEAD;
-        request->started = true;
-        request->finished = request->capacity;
-        hc_counter_add(&peer->context->counters, HC_COUNTER_EAGER_SENT, 1);
-        hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT, request->capacity);
-    } else if (status != HCOMM_AGAIN) {
-        release_transfer(request, false);
-    }
-    return status;
-}
-
-hcomm_status_t hc_rndv_send_owned(struct hc_peer *peer, const struct hc_wire_match *match,
-                                  const void *payload, size_t size)
-{
-    struct hcomm_request *request = hc_request_new(peer->context->world, HC_REQUEST_SEND);
-    if (!request)
-        return HCOMM_ERR_NO_MEMORY;
-    request->peer = peer;
-    request->orphan = true;
-    request->owns_buf = true;
-    request->capacity = size;
-    request->source = (int)peer->rank;
-    request->tag = match->tag;
-    request->buf = malloc(size ? size : 1);
-    hcomm_status_t status =
-        request->buf ? HCOMM_OK : hc_error(HCOMM_ERR_NO_MEMORY, "copied send: out of memory");
-    if (status == HCOMM_OK) {
-        if (size)
-            (void)memcpy(request->buf, payload, size);
-        status = hc_rndv_send_rts(request, match);
-    }
-    if (status == HCOMM_OK)
-        return HCOMM_OK;
-    hc_list_init(&request->stream_node);
-    release_transfer(request, false);
-    peer->context->world->busy--;
-    hc_request_free(request);
-    return status;
 }
 
 /* ---- transfers: at most queue_depth per peer at a time ---- */
@@ -288,7 +113,7 @@ static void end_receive(struct hcomm_request *request, hcomm_status_t status)
     hc_control_send(request->peer, HC_WIRE_FIN, &fin, sizeof(fin));
     if (status == HCOMM_OK && request->accept < request->size)
         status = HCOMM_ERR_TRUNCATED;
-    finish(request, status);
+    hc_rndv_finish(request, status);
 }
 
 static void end_transfer(struct hcomm_request *request, hcomm_status_t status)
@@ -299,16 +124,16 @@ static void end_transfer(struct hcomm_request *request, hcomm_status_t status)
     }
     if (status != HCOMM_OK) /* the receiver waits for pieces that will not come */
         hc_rndv_answer(request->peer, HC_WIRE_NACK, request->remote_id, status);
-    finish(request, status);
+    hc_rndv_finish(request, status);
 }
 
 /* A receive in pieces: the sender is not answered, it knows when it has sent all. */
 static void end_pieces(struct hcomm_request *request)
 {
     if (request->status != HCOMM_OK)
-        finish(request, request->status);
+        hc_rndv_finish(request, request->status);
     else if (request->finished == request->accept)
-        finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+        hc_rndv_finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
 }
 
 void hc_rndv_end_if_over(struct hcomm_request *request)
@@ -372,7 +197,7 @@ static void end_placing(struct hcomm_request *request)
     if (placed.bytes)
         hc_control_send(request->peer, HC_WIRE_PLACED, &placed, sizeof(placed));
     if (!request->shared && request->finished == request->accept) {
-        finish(request, HCOMM_OK);
+        hc_rndv_finish(request, HCOMM_OK);
         return;
     }
     hc_list_remove(&request->stream_node); /* FIN ends it */
@@ -533,7 +358,7 @@ static void fall_back_to_pieces(struct hcomm_request *request)
 static hcomm_status_t prepare_get(struct hcomm_request *request, const void *rkey, size_t rkey_len)
 {
     struct hc_peer *peer = request->peer;
-    if (!(peer->attr->caps & (HC_CAP_RMA | HC_CAP_MAP)) || !is_reached(request))
+    if (!(peer->attr->caps & (HC_CAP_RMA | HC_CAP_MAP)) || !hc_rndv_is_reached(request))
         return HCOMM_ERR_UNSUPPORTED;
     hcomm_status_t status = hc_request_register(request);
     if (status != HCOMM_OK)
@@ -594,7 +419,8 @@ static bool can_fetch(const struct hcomm_request *request, const struct hc_rndv_
     const struct hc_peer *peer = request->peer;
     if (hc_unlikely(offer->kind != HC_OFFER_RKEY))
         return hc_staged_can_fetch(request, offer);
-    return offer->rkey && is_reached(request) && !(peer->rkey_useless && !(peer->attr->caps & HC_CAP_MAP));
+    return offer->rkey && hc_rndv_is_reached(request) &&
+           !(peer->rkey_useless && !(peer->attr->caps & HC_CAP_MAP));
 }
 
 static void take_offer(struct hcomm_request *request, const struct hc_rndv_offer *offer)
@@ -714,7 +540,7 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
         return;               /* the receiver is reading: FIN tells when it has stopped */
     if (request->withdrawn) { /* nothing was fetched, and nothing need be */
         hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
-        finish(request, HCOMM_ERR_CANCELLED);
+        hc_rndv_finish(request, HCOMM_ERR_CANCELLED);
         return;
     }
     if (request->shared && !request->finished)
@@ -765,7 +591,7 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
     request->activity = hc_clock_ns();
     if (request->finished >= request->accept) {
         hc_mapped_learn(request);
-        finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+        hc_rndv_finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
     }
 }
 
@@ -792,7 +618,7 @@ void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len)
     }
     hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, placed.bytes);
     if (request->finished == request->accept)
-        finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+        hc_rndv_finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
 }
 
 /* A peer's status is one of ours or becomes a protocol error. */
@@ -811,7 +637,7 @@ static void sender_answered(struct hc_peer *peer, const struct hc_wire_fin *fin)
         hc_lend_fetched(request, fin->ns);
     hc_counter_add(&peer->context->counters, HC_COUNTER_DEVICE_RDMA, request->on_device && request->mem);
     /* what has been sent after all is the receiver's, whatever became of it there */
-    finish(request, request->payload_sent ? HCOMM_OK : checked_status(fin->status));
+    hc_rndv_finish(request, request->payload_sent ? HCOMM_OK : checked_status(fin->status));
 }
 
 static void receiver_refused(struct hc_peer *peer, const struct hc_wire_fin *fin)
@@ -820,7 +646,7 @@ static void receiver_refused(struct hc_peer *peer, const struct hc_wire_fin *fin
     if (!request)
         return;
     if (!request->transferring)
-        finish(request, HCOMM_ERR_CANCELLED);
+        hc_rndv_finish(request, HCOMM_ERR_CANCELLED);
     else if (request->share_pool) /* a part that the sender had claimed is missing */
         transfer_failed(request, HCOMM_ERR_CANCELLED);
 }
@@ -929,7 +755,7 @@ void hc_rndv_payload_arrived(struct hc_peer *peer, uint64_t send_id, const void 
         hc_copy(request->buf, payload, request->accept);
     request->finished = request->accept;
     hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, request->accept);
-    finish(request, status == HCOMM_OK && request->accept < size ? HCOMM_ERR_TRUNCATED : status);
+    hc_rndv_finish(request, status == HCOMM_OK && request->accept < size ? HCOMM_ERR_TRUNCATED : status);
 }
 
 /* ---- giving up ---- */
@@ -962,7 +788,7 @@ void hc_rndv_abandon(struct hcomm_request *request)
     } else { /* a sender whose buffer was to be fetched waits for that */
         hc_rndv_answer(request->peer, HC_WIRE_FIN, request->remote_id, HCOMM_ERR_CANCELLED);
     }
-    finish(request, HCOMM_ERR_CANCELLED);
+    hc_rndv_finish(request, HCOMM_ERR_CANCELLED);
 }
 
 void hc_rndv_fail_peer(struct hc_peer *peer)
@@ -973,6 +799,6 @@ void hc_rndv_fail_peer(struct hc_peer *peer)
         if (!request || request->peer != peer)
             continue;
         request->ops = 0; /* none comes back from a destroyed ep */
-        finish(request, peer->failure);
+        hc_rndv_finish(request, peer->failure);
     }
 }
