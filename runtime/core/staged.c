@@ -375,7 +375,7 @@ static unsigned move_stage(struct stage *stage)
     return 0;
 }
 
-/* Stages end and fail, and then others with them: begin again after each that moved. */
+/* A stage that is done frees itself; one that fails takes others with it, and that ends the loop. */
 static unsigned move_stages(struct hcomm_request *request)
 {
     unsigned moved = 0;
