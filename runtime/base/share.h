@@ -1,8 +1,12 @@
 /*
  * Sharing out one transfer between two processes that copy at the same time. The transfer is cut into parts
  * as it goes: each side claims the next one from a word in shared memory until nothing is left, so who is
- * late, slow, or computes just claims less. Large parts first, smaller ones towards the end, so that both
- * finish together (guided self-scheduling: Polychronopoulos, Kuck, IEEE ToC 1987).
+ * late, slow, or computes just claims less. A half first, then smaller ones, so that both finish together
+ * (guided self-scheduling: Polychronopoulos, Kuck, IEEE ToC 1987).
+ *
+ * One side claims from the front, the other from the back: of a buffer that is used again each finds its own
+ * part in its caches. Parts that either side may get cost the lines' way from one core to the other each
+ * time.
  *
  * The receiver owns the word: it opens it for a transfer, and closes it when the transfer is over or given
  * up, after which the sender can claim nothing more.
@@ -21,12 +25,19 @@
 
 enum {
     HC_SHARES = 63,       /* of a pool; they and their pool's other words fit a page */
-    HC_SHARE_UNIT = 4096, /* bytes: parts are multiples of it, except at the end */
+    HC_SHARE_UNIT = 4096, /* bytes: parts are multiples of it, except at the end; twice that and so on of
+                             transfers of more than 2^16 of them */
 };
 
+#define HC_SHARE_MAX ((uint64_t)1 << 35) /* bytes of a transfer: parts of it can be as small as 1 MiB */
+
+/* Where a side claims its parts. */
+enum hc_share_end { HC_SHARE_FRONT, HC_SHARE_BACK };
+
 /*
- * The high half is the generation, 0 while closed; the low half how many units have been claimed from the
- * front. In memory that the peer may write: nothing in it is trusted beyond the one transfer.
+ * The high half is the generation, 0 while closed; below are the units that have been claimed from the back,
+ * and those from the front, 16 bits each. In memory that the peer may write: nothing in it is trusted beyond
+ * the one transfer.
  */
 struct hc_share {
     HC_CACHE_ALIGNED _Atomic uint64_t word;
@@ -54,7 +65,7 @@ static inline bool hc_share_is_open(const struct hc_share *share, uint32_t gener
 
 /* Claim the next part of a transfer of `total` bytes: at most `most`, at least `least` while that much is
  * left. False: nothing is left, or the share was closed. */
-bool hc_share_claim(struct hc_share *share, uint32_t generation, size_t total, size_t least, size_t most,
-                    size_t *from, size_t *len);
+bool hc_share_claim(struct hc_share *share, uint32_t generation, enum hc_share_end end, size_t total,
+                    size_t least, size_t most, size_t *from, size_t *len);
 
 #endif

@@ -52,7 +52,7 @@ if grep -q '^shm .* yes ' "$out"; then
     has '^    memory from hcomm mapped from 16 KiB '
     has '^    copied by both sides from 128 KiB if both have it \(fixed, by measurement\)$'
     attach=$(grep -c '^shm .* single copy by cross-memory attach' "$out")
-    [ "$(grep -c '^    or in one copy, which both sides share from 256 KiB (learned per peer and size)$' "$out")" -eq "$attach" ] ||
+    [ "$(grep -c '^    or in one copy, which both sides share from 64 KiB (learned per peer and size)$' "$out")" -eq "$attach" ] ||
         die "the one copy is told of wrongly"
     [ "$(grep -c '^    or from 16 KiB lent to the receiver, which copies once (learned per peer and size)$' "$out")" -eq "$attach" ] ||
         die "lending is told of wrongly"

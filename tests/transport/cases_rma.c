@@ -336,12 +336,14 @@ static void both_sides_see_the_same_shares(struct cf *cf)
     memcpy(theirs, cf->shared->scratch[cf_next(cf)], sizeof(theirs));
     struct hc_share *share = transport->ep_share(cf->ep[cf_next(cf)], theirs[0]);
     CF_CHECK(share && !transport->ep_share(cf->ep[cf_next(cf)], HC_SHARES), "a share by index");
-    CF_CHECK(hc_share_claim(share, theirs[1], 8192, 4096, 4096, &from, &len) && from == 0 && len == 4096,
-             "the first half cannot be claimed");
+    CF_CHECK(hc_share_claim(share, theirs[1], HC_SHARE_BACK, 8192, 4096, 4096, &from, &len) && from == 4096 &&
+                 len == 4096,
+             "the second half cannot be claimed");
     cf_barrier(cf);
-    CF_CHECK(hc_share_claim(&pool->shares[index], generation, 8192, 4096, 8192, &from, &len) &&
-                 from == 4096 && len == 4096,
-             "the owner does not see what was claimed");
+    CF_CHECK(
+        hc_share_claim(&pool->shares[index], generation, HC_SHARE_FRONT, 8192, 4096, 8192, &from, &len) &&
+            from == 0 && len == 4096,
+        "the owner does not see what was claimed");
     CF_CHECK(hc_share_close(pool, index, 8192) == 8192, "closing does not tell what was claimed");
     cf_barrier(cf);
 }

@@ -140,6 +140,7 @@ Test(arena, preparing_keeps_contents)
 struct worker {
     struct hc_share *share;
     uint32_t generation;
+    enum hc_share_end end;
     size_t total;
     atomic_uchar *times; /* per byte of the transfer, how often it was claimed */
     size_t claimed;
@@ -150,9 +151,10 @@ static void *claim_all(void *arg)
     enum { LEAST = 8192, MOST = 1 << 20 };
     struct worker *worker = arg;
     size_t from, len;
-    while (hc_share_claim(worker->share, worker->generation, worker->total, LEAST, MOST, &from, &len)) {
+    while (hc_share_claim(worker->share, worker->generation, worker->end, worker->total, LEAST, MOST, &from,
+                          &len)) {
         cr_assert(len > 0 && len <= MOST && from + len <= worker->total);
-        cr_assert(len >= LEAST || from + len == worker->total);
+        cr_assert(len >= LEAST / 2 || from + len == worker->total || worker->total < 2 * LEAST);
         for (size_t i = from; i < from + len; i++)
             atomic_fetch_add(&worker->times[i], 1);
         worker->claimed += len;
@@ -165,8 +167,9 @@ static void share_between_two(struct hc_share_pool *pool, size_t total)
     uint32_t index, generation;
     pthread_t thread;
     cr_assert(hc_share_open(pool, &index, &generation));
-    struct worker here = {&pool->shares[index], generation, total, calloc(total, 1), 0};
+    struct worker here = {&pool->shares[index], generation, HC_SHARE_FRONT, total, calloc(total, 1), 0};
     struct worker there = here;
+    there.end = HC_SHARE_BACK;
     cr_assert_eq(pthread_create(&thread, NULL, claim_all, &there), 0);
     (void)claim_all(&here);
     cr_assert_eq(pthread_join(thread, NULL), 0);
@@ -188,24 +191,92 @@ Test(share, two_claim_every_byte_once)
         share_between_two(&pool, totals[i]);
 }
 
+/* Expected parts, in turn from the front and the back. */
+static void expect_part(struct worker *worker, enum hc_share_end end, size_t from, size_t len)
+{
+    enum { LEAST = 32768, MOST = 1 << 20 };
+    size_t at = 1, got = 0;
+    cr_assert(hc_share_claim(worker->share, worker->generation, end, worker->total, LEAST, MOST, &at, &got));
+    cr_assert_eq(at, from, "%zu, not %zu", at, from);
+    cr_assert_eq(got, len, "%zu, not %zu", got, len);
+}
+
+static struct worker open_one(struct hc_share_pool *pool, size_t total)
+{
+    uint32_t index, generation;
+    hc_share_pool_init(pool, words);
+    cr_assert(hc_share_open(pool, &index, &generation));
+    return (struct worker){&pool->shares[index], generation, HC_SHARE_FRONT, total, NULL, 0};
+}
+
+Test(share, each_side_gets_the_same_half_every_time)
+{
+    struct hc_share_pool pool;
+    struct worker one = open_one(&pool, 100000);
+    expect_part(&one, HC_SHARE_FRONT, 0, 49152);
+    cr_assert_eq(hc_share_close(&pool, 0, one.total), 49152);
+    one = open_one(&pool, 100000);
+    expect_part(&one, HC_SHARE_BACK, 53248, 46752);
+    cr_assert_eq(hc_share_close(&pool, 0, one.total), 46752);
+    one = open_one(&pool, 131072);
+    expect_part(&one, HC_SHARE_BACK, 65536, 65536);
+    expect_part(&one, HC_SHARE_FRONT, 0, 65536);
+    cr_assert_eq(hc_share_close(&pool, 0, one.total), one.total);
+}
+
+Test(share, who_is_alone_gets_everything)
+{
+    struct hc_share_pool pool;
+    struct worker one = open_one(&pool, 196608);
+    expect_part(&one, HC_SHARE_BACK, 98304, 98304);
+    expect_part(&one, HC_SHARE_BACK, 65536, 32768);
+    expect_part(&one, HC_SHARE_BACK, 32768, 32768);
+    expect_part(&one, HC_SHARE_BACK, 0, 32768);
+    cr_assert_eq(hc_share_close(&pool, 0, one.total), one.total);
+}
+
+Test(share, a_transfer_of_very_many_units_is_shared_in_larger_ones)
+{
+    struct hc_share_pool pool;
+    struct worker one = open_one(&pool, HC_SHARE_MAX);
+    expect_part(&one, HC_SHARE_FRONT, 0, 1 << 20);
+    expect_part(&one, HC_SHARE_BACK, HC_SHARE_MAX - (1 << 20), 1 << 20);
+    expect_part(&one, HC_SHARE_FRONT, 1 << 20, 1 << 20);
+    cr_assert_eq(hc_share_close(&pool, 0, one.total), 3 << 20);
+}
+
+Test(share, nothing_is_left_over_where_a_unit_is_larger_than_the_least_part)
+{
+    struct hc_share_pool pool;
+    struct worker one = open_one(&pool, UINT32_MAX);
+    size_t from, len, claimed = 0;
+    while (hc_share_claim(one.share, one.generation, one.end, one.total, 4096, 1 << 20, &from, &len)) {
+        cr_assert_eq(from, claimed);
+        claimed += len;
+    }
+    cr_assert_eq(claimed, one.total);
+}
+
 Test(share, nothing_is_claimed_after_closing_or_with_another_generation)
 {
     struct hc_share_pool pool;
     uint32_t index, generation, again, next_generation;
     size_t from = 0, len = 0;
     hc_share_pool_init(&pool, words);
-    cr_assert_not(hc_share_claim(&words[0], 0, HUGE, 4096, HUGE, &from, &len), "none was ever opened");
+    cr_assert_not(hc_share_claim(&words[0], 0, HC_SHARE_FRONT, HUGE, 4096, HUGE, &from, &len),
+                  "none was ever opened");
     cr_assert(hc_share_open(&pool, &index, &generation));
     struct hc_share *share = &words[index];
-    cr_assert_not(hc_share_claim(share, generation + 1, HUGE, 4096, HUGE, &from, &len));
-    cr_assert(hc_share_claim(share, generation, HUGE, 4096, HUGE, &from, &len));
+    cr_assert_not(hc_share_claim(share, generation + 1, HC_SHARE_FRONT, HUGE, 4096, HUGE, &from, &len));
+    cr_assert(hc_share_claim(share, generation, HC_SHARE_FRONT, HUGE, 4096, HUGE, &from, &len));
     cr_assert_eq(hc_share_close(&pool, index, HUGE), len, "what was claimed is told");
-    cr_assert_not(hc_share_claim(share, generation, HUGE, 4096, HUGE, &from, &len));
-    cr_assert_not(hc_share_claim(share, 0, HUGE, 4096, HUGE, &from, &len), "0 is no generation");
+    cr_assert_not(hc_share_claim(share, generation, HC_SHARE_FRONT, HUGE, 4096, HUGE, &from, &len));
+    cr_assert_not(hc_share_claim(share, 0, HC_SHARE_FRONT, HUGE, 4096, HUGE, &from, &len),
+                  "0 is no generation");
     cr_assert(hc_share_open(&pool, &again, &next_generation));
     cr_assert_eq(again, index, "the first free one is taken");
     cr_assert_neq(next_generation, generation);
-    cr_assert_not(hc_share_claim(share, generation, HUGE, 4096, HUGE, &from, &len));
+    cr_assert_not(hc_share_claim(share, generation, HC_SHARE_FRONT, HUGE, 4096, HUGE, &from, &len));
 }
 
 Test(share, shares_run_out_and_come_back)

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHARE_MAX ((uint64_t)UINT32_MAX * HC_SHARE_UNIT / 2) /* a share counts its units in 32 bits */
-
 enum {
     PART_MAX = 1 << 20,  /* the other side may have to wait for the end of one when it closes */
     PART_MIN = 32 << 10, /* of a shared message */
@@ -70,8 +68,8 @@ static bool start_over(struct npu_rx *rx)
 /* Ask the sender to help, if that is the faster way. */
 static void invite(struct npu_chan *chan, struct npu_rx *rx)
 {
-    if (chan->alone || rx->end > SHARE_MAX || rx->buf.count != 1 || !npu_way_share(&chan->costs, rx->end) ||
-        !hc_share_open(&chan->shares, &rx->share, &rx->generation)) {
+    if (chan->alone || rx->end > HC_SHARE_MAX || rx->buf.count != 1 ||
+        !npu_way_share(&chan->costs, rx->end) || !hc_share_open(&chan->shares, &rx->share, &rx->generation)) {
         rx->share = NO_SHARE;
         return;
     }
@@ -94,8 +92,8 @@ static void invite(struct npu_chan *chan, struct npu_rx *rx)
 static bool next_part(struct npu_chan *chan, struct npu_rx *rx, size_t *from, size_t *len)
 {
     if (rx->share != NO_SHARE)
-        return hc_share_claim(&chan->memory->shares[rx->share], rx->generation, rx->end, PART_MIN, PART_MAX,
-                              from, len);
+        return hc_share_claim(&chan->memory->shares[rx->share], rx->generation, HC_SHARE_FRONT, rx->end,
+                              PART_MIN, PART_MAX, from, len);
     *from = rx->at;
     *len = rx->end - rx->at < PART_MAX ? rx->end - rx->at : PART_MAX;
     return *len > 0;
@@ -233,8 +231,8 @@ bool npu_chan_help(struct npu_chan *chan, struct npu_tx *tx)
 {
     struct npu_placed *placed = &chan->memory->placed[tx->stream];
     size_t from = 0, len = 0;
-    bool claimed = hc_share_claim(&chan->memory->shares[tx->stream], (uint32_t)tx->at, tx->end, PART_MIN,
-                                  PART_MAX, &from, &len);
+    bool claimed = hc_share_claim(&chan->memory->shares[tx->stream], (uint32_t)tx->at, HC_SHARE_BACK, tx->end,
+                                  PART_MIN, PART_MAX, &from, &len);
     size_t start = from, left = claimed ? place(chan, tx, &from, len) : 0;
     if (left) {
         placed->failed_at = from;

@@ -24,7 +24,7 @@ enum {
     /* 64 KiB of payload with room for the caller's header; one page more, so that equal offsets in
      * consecutive chunks do not fall into the same cache sets */
     HC_SHM_CHUNK_BYTES = 65536 + 4096,
-    HC_SHM_VERSION = 4,
+    HC_SHM_VERSION = 5,
     HC_SHM_ADDR_MAGIC = 0x68636d31,
 };
 
