@@ -11,7 +11,8 @@ hcomm_status_t fill_versions(hcomm_handle_t hcomm, struct table *table)
     const char *name = NULL, *version = NULL;
     hcomm_transport_info_t info;
     hcomm_status_t status = hcomm_transport_get(hcomm, 0, &info); /* loads what transports stand on */
-    for (unsigned i = 0; hcomm_component_version(hcomm, i, &name, &version) == HCOMM_OK; i++)
+    for (unsigned i = 0; status == HCOMM_OK && hcomm_component_version(hcomm, i, &name, &version) == HCOMM_OK;
+         i++)
         table_add(table, (const char *const[]){name, version});
     return status;
 }

@@ -167,6 +167,9 @@ struct hc_transport {
     const char *name;
     /* Append one record per resource of this machine, usable or not; none is not an error. */
     hcomm_status_t (*query)(struct hc_resource_list *list) HC_MUST_CHECK;
+    /* Whether the settings that concern this transport alone name what is there, which query() asks itself. The
+     * pointer is NULL when there are none. */
+    hcomm_status_t (*check_settings)(const struct hc_settings *settings) HC_MUST_CHECK;
     /* Acquire all that the iface needs and fill its attr; *iface untouched on failure. */
     hcomm_status_t (*open)(const struct hc_resource *resource, const struct hc_iface_params *params,
                            struct hc_iface **iface) HC_MUST_CHECK;

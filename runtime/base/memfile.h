@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,11 +16,17 @@
 
 enum { HC_MEMFILE_SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
-/* Beyond the limit of file sizes (ulimit -f) ftruncate() fails, too, but SIGXFSZ ends the process first. */
-static inline int hc_memfile_resize(int fd, size_t size)
+/* Whether the limit of file sizes (ulimit -f) allows so many bytes. */
+static inline bool hc_memfile_fits(size_t size)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur) {
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || size <= limit.rlim_cur;
+}
+
+/* Beyond that limit ftruncate() fails, too, but SIGXFSZ ends the process first. */
+static inline int hc_memfile_resize(int fd, size_t size)
+{
+    if (!hc_memfile_fits(size)) {
         errno = EFBIG;
         return -1;
     }

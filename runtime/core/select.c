@@ -192,12 +192,22 @@ static hcomm_status_t check_reach(const struct hcomm_context *context, const str
                     rejections->text);
 }
 
+/* What is wrong in the settings of a transport that is not asked; once per host. */
+static void warn_of_settings(const struct hcomm_context *context, const struct hc_transport *transport)
+{
+    if (context->job->local_rank == 0 && transport->check_settings &&
+        transport->check_settings(&context->settings) != HCOMM_OK)
+        hc_log_warn("%s; it is not needed here", hc_error_detail());
+}
+
 hcomm_status_t hc_select_open(struct hcomm_context *context, const struct hc_iface_params *params)
 {
     struct rejections rejections = {0};
     for (size_t i = 0; hc_transports[i]; i++) {
-        if (!is_needed(context, hc_transports[i]))
+        if (!is_needed(context, hc_transports[i])) {
+            warn_of_settings(context, hc_transports[i]);
             continue;
+        }
         hcomm_status_t status = open_transport(context, hc_transports[i], params, false, &rejections);
         if (status != HCOMM_OK)
             return status;

@@ -39,6 +39,14 @@ has '^hcomm +[0-9]+\.[0-9]+\.[0-9]+$'
 run 0 env HCOMM_TIMOUT_MS=5000 ./hcommrun --oversubscribe -n 3 ./hcomm_info --version
 [ "$(grep -c 'did you mean HCOMM_TIMEOUT_MS?' "$out.err")" -eq 1 ] || die "a misspelt setting is not told once"
 
+for ranks in 1 2; do # what names no interface is told also where none is used
+    run 0 env HCOMM_NET_IF=no_such0 ./hcommrun --oversubscribe -n $ranks ./hcomm_info --config
+    [ "$(grep -c 'warn: HCOMM_NET_IF=no_such0 names no network interface' "$out.err")" -eq 1 ] ||
+        die "a misspelt interface is not told once among $ranks"
+done
+run 1 env HCOMM_NET_IF=no_such0 ./hcomm_info --version
+grep -q 'stopped early: HCOMM_NET_IF=no_such0 names no network interface' "$out.err" || die "another cause is told"
+
 run 0 ./hcomm_info --transports
 has '^self +yes '
 has '^shm .* (yes|no) '

@@ -19,10 +19,18 @@ if [ -z "${HC_SANITIZE-}" ]; then
     }
 fi
 # No room in files for what is mapped, nor for the segment of shm: other ways are found, and no signal ends a rank.
-for limit in "100000 shm" "100 shm,ofi:shm,ofi:tcp"; do
+for limit in "100000 shm" "100 shm,ofi:shm,ofi:npu,ofi:tcp"; do
     out=$(timeout 300 "$build/hcommrun" -n 2 sh -c \
         "ulimit -f ${limit% *}; HCOMM_TRANSPORTS=${limit#* } exec $build/tests/multi/mapped" 2>&1) || {
         echo "FAIL with ulimit -f and transports $limit: $out"
+        result=1
+    }
+done
+for transport in shm ofi:shm ofi:npu; do # alone they say what is too low, and how to mend it
+    out=$(timeout 300 "$build/hcommrun" -n 2 sh -c \
+        "ulimit -f 100; HCOMM_TRANSPORTS=$transport exec $build/tests/multi/mapped" 2>&1)
+    grep -q "File too large; raise the limit (ulimit -f)" <<<"$out" || {
+        echo "FAIL with ulimit -f: $transport does not name the limit: $out"
         result=1
     }
 done

@@ -19,9 +19,9 @@ static void init_says(const char *name, const char *value, int code, char text[5
     ssize_t len = read(ends[0], text, 511);
     (void)close(ends[0]), (void)close(before);
     expect_code(got, code);
-    expect(len > 0);
+    expect(len >= 0);
     text[len] = '\0';
-    expect(strchr(text, '\n') == text + len - 1);
+    expect(len == 0 || strchr(text, '\n') == text + len - 1);
 }
 
 static void refuse(const char *name, const char *value, const char *words)
@@ -61,6 +61,10 @@ static void unknown_variable_gets_a_warning(void)
     char text[512];
     init_says("NPUSIM_DEVICE", "3", HC_ACL_OK, text);
     expect(strstr(text, "warn") && strstr(text, "NPUSIM_DEVICE "));
+    expect_ok(acl.aclFinalize());
+    expect(!setenv("PMIX_RANK", "1", 1)); /* rank 0 has told it */
+    init_says("NPUSIM_DEVICE", "3", HC_ACL_OK, text);
+    expect(!*text);
 }
 
 static void missing_configuration_file_is_refused(void)

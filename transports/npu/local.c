@@ -877,6 +877,8 @@ bool npu_local_pending(struct npu_ep *ep)
 
 int npu_local_open(struct npu_ep *ep)
 {
+    if (!hc_memfile_fits(sizeof(struct npu_chan_memory)))
+        return -EFBIG; /* now, when others can still be chosen, not with the first message */
     struct npu_local *local = calloc(1, sizeof(*local));
     if (!local)
         return -FI_ENOMEM;

@@ -2,6 +2,7 @@
 
 #include "runtime/base/log.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,9 @@ static hcomm_status_t open_error(const struct hc_ofi_iface *iface, const char *w
             "%s: %s failed: %s; locked memory is limited to %llu bytes, raise it (ulimit -l unlimited, "
             "or memlock in /etc/security/limits.conf)",
             iface->profile->name, what, iface->lib->strerror(-result), (unsigned long long)limit.rlim_cur);
+    if (result == -EFBIG)
+        return hc_error(HCOMM_ERR_LIMIT, "%s: %s failed: %s; raise the limit (ulimit -f)", iface->profile->name,
+                        what, iface->lib->strerror(EFBIG));
     return hc_ofi_error(iface, what, result);
 }
 

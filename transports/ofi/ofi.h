@@ -248,6 +248,7 @@ hcomm_status_t hc_ofi_discover(const struct hc_ofi_lib *lib, const struct hc_ofi
                                const struct hc_settings *settings, struct hc_ofi_candidate *candidates,
                                size_t *count, struct fi_info **infos) HC_MUST_CHECK;
 hcomm_status_t hc_ofi_query(struct hc_resource_list *list) HC_MUST_CHECK;
+hcomm_status_t hc_ofi_check_settings(const struct hc_settings *settings) HC_MUST_CHECK;
 /* Identity of the scope in which a profile's addresses work without a network. */
 uint64_t hc_ofi_scope_id(enum hc_ofi_scope scope);
 

@@ -403,13 +403,18 @@ static void query_profile(struct hc_resource_list *list, const struct hc_ofi_lib
     lib->freeinfo(infos);
 }
 
-hcomm_status_t hc_ofi_query(struct hc_resource_list *list)
+hcomm_status_t hc_ofi_check_settings(const struct hc_settings *settings)
 {
     char interfaces[512];
-    hcomm_status_t status = hc_netif_selector_check(list->settings->net_if);
-    if (status == HCOMM_OK && list->settings->net_if)
-        status =
-            hc_netif_selector_match(list->settings->net_if, hc_netif_list(interfaces, sizeof(interfaces)));
+    hcomm_status_t status = hc_netif_selector_check(settings->net_if);
+    if (status == HCOMM_OK && settings->net_if)
+        status = hc_netif_selector_match(settings->net_if, hc_netif_list(interfaces, sizeof(interfaces)));
+    return status;
+}
+
+hcomm_status_t hc_ofi_query(struct hc_resource_list *list)
+{
+    hcomm_status_t status = hc_ofi_check_settings(list->settings);
     if (status != HCOMM_OK)
         return status;
     const struct hc_ofi_lib *lib;

@@ -199,8 +199,12 @@ static bool is_known(const char *name, size_t len)
     return false;
 }
 
+/* The ranks of a job have the same environment: told once. */
 static void warn_unknown(void)
 {
+    const char *rank = getenv("PMIX_RANK");
+    if (rank && strcmp(rank, "0") != 0)
+        return;
     for (char **variable = environ; variable && *variable; variable++) {
         size_t len = strcspn(*variable, "=");
         if (!strncmp(*variable, "NPUSIM_", 7) && !is_known(*variable, len))
