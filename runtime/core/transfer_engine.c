@@ -228,11 +228,18 @@ bool hc_transfers_release(struct hc_transfers *engine)
     return true;
 }
 
-void hc_transfers_progress(struct hcomm_context *context)
+/* For who does not hold the context's lock; NULL before the first submission. */
+static struct hc_transfers *engine_of(struct hcomm_context *context)
 {
     hc_lock_acquire(&context->lock);
     struct hc_transfers *engine = context->transfers;
     hc_lock_release(&context->lock);
+    return engine;
+}
+
+void hc_transfers_progress(struct hcomm_context *context)
+{
+    struct hc_transfers *engine = engine_of(context);
     if (!engine)
         return;
     hc_lock_acquire(&engine->lock);
@@ -242,9 +249,7 @@ void hc_transfers_progress(struct hcomm_context *context)
 
 bool hc_transfers_release_freed(struct hcomm_context *context)
 {
-    hc_lock_acquire(&context->lock);
-    struct hc_transfers *engine = context->transfers;
-    hc_lock_release(&context->lock);
+    struct hc_transfers *engine = engine_of(context);
     if (!engine)
         return false;
     hc_lock_acquire(&engine->lock);
@@ -379,9 +384,7 @@ bool hc_transfers_in_callback(const struct hc_transfers *engine)
 
 bool hc_transfers_is_callback_thread(struct hcomm_context *context)
 {
-    hc_lock_acquire(&context->lock);
-    struct hc_transfers *engine = context->transfers;
-    hc_lock_release(&context->lock);
+    struct hc_transfers *engine = engine_of(context);
     if (!engine)
         return false;
     hc_lock_acquire(&engine->lock);
