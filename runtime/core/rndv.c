@@ -127,13 +127,19 @@ static void end_transfer(struct hcomm_request *request, hcomm_status_t status)
     hc_rndv_finish(request, status);
 }
 
+/* All that it has room for has come. */
+static void finish_received(struct hcomm_request *request)
+{
+    hc_rndv_finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+}
+
 /* A receive in pieces: the sender is not answered, it knows when it has sent all. */
 static void end_pieces(struct hcomm_request *request)
 {
     if (request->status != HCOMM_OK)
         hc_rndv_finish(request, request->status);
     else if (request->finished == request->accept)
-        hc_rndv_finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+        finish_received(request);
 }
 
 void hc_rndv_end_if_over(struct hcomm_request *request)
@@ -396,9 +402,8 @@ static void start_receive(struct hcomm_request *request, const void *rkey, size_
     }
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_GET, 1);
     hc_counter_add(&request->context->counters, HC_COUNTER_DEVICE_RDMA, request->on_device);
-    if (hc_mapped_is_direct(request)) {
+    if (hc_mapped_is_direct(request))
         hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_MAPPED, 1);
-    }
     if (hc_mapped_shares(request) && !request->guard_generation)
         (void)ask_to_place(request, HC_CTS_FLAG_SHARE); /* else the receiver copies alone */
     begin_transfer(request);
@@ -522,6 +527,46 @@ static bool accept_invitation(struct hcomm_request *request, const struct hc_wir
     return hc_mapped_accept(request, cts, rkey);
 }
 
+/* The message was taken back meanwhile. A receiver that is reading tells with FIN when it has stopped; else
+ * nothing was fetched, and nothing need be. */
+static void refuse_withdrawn(struct hcomm_request *request, const struct hc_wire_cts *cts)
+{
+    if (cts->flags & HC_CTS_FLAG_SHARE)
+        return;
+    hc_rndv_answer(request->peer, HC_WIRE_NACK, cts->recv_id, HCOMM_ERR_CANCELLED);
+    hc_rndv_finish(request, HCOMM_ERR_CANCELLED);
+}
+
+/* Send what the receiver wants, or put it there, or help it. */
+static void follow_cts(struct hcomm_request *request, const struct hc_wire_cts *cts, const void *rkey)
+{
+    hc_lend_refused(request);
+    request->remote_id = cts->recv_id;
+    request->shared = cts->flags & HC_CTS_FLAG_SHARE;
+    request->activity = hc_clock_ns();
+    if (!accept_invitation(request, cts, rkey) && (cts->flags & HC_CTS_FLAG_SHARE))
+        return;
+    request->accept = (size_t)cts->accept;
+    if (may_begin_now(request->peer))
+        begin_transfer(request);
+    else
+        wait_for_turn(request);
+}
+
+static void take_cts(struct hcomm_request *request, const struct hc_wire_cts *cts, const void *rkey)
+{
+    if (request->withdrawn) {
+        refuse_withdrawn(request, cts);
+        return;
+    }
+    if (request->shared && !request->finished)
+        leave_invitation(request); /* the receiver found that it cannot copy either */
+    if (request->remote_id || request->finished || cts->accept == 0 || cts->accept > request->capacity)
+        hc_peer_malformed(request->peer, "CTS");
+    else if (!request->payload_sent) /* else this crossed it, and it ends the receive */
+        follow_cts(request, cts, rkey);
+}
+
 void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_cts cts = {0};
@@ -532,37 +577,10 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
         return;
     }
     struct hcomm_request *request = named_request(peer, cts.send_id, HC_REQUEST_SEND);
-    if (!request) { /* given up meanwhile */
+    if (request)
+        take_cts(request, &cts, (const uint8_t *)data + sizeof(cts));
+    else /* given up meanwhile */
         hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
-        return;
-    }
-    if (request->withdrawn && (cts.flags & HC_CTS_FLAG_SHARE))
-        return;               /* the receiver is reading: FIN tells when it has stopped */
-    if (request->withdrawn) { /* nothing was fetched, and nothing need be */
-        hc_rndv_answer(peer, HC_WIRE_NACK, cts.recv_id, HCOMM_ERR_CANCELLED);
-        hc_rndv_finish(request, HCOMM_ERR_CANCELLED);
-        return;
-    }
-    if (request->shared && !request->finished)
-        leave_invitation(request); /* the receiver found that it cannot copy either */
-    if (request->remote_id || request->finished || cts.accept == 0 || cts.accept > request->capacity) {
-        hc_peer_malformed(peer, "CTS");
-        return;
-    }
-    if (request->payload_sent)
-        return; /* which this crossed, and which ends the receive */
-    hc_lend_refused(request);
-    request->remote_id = cts.recv_id;
-    request->shared = cts.flags & HC_CTS_FLAG_SHARE;
-    request->activity = hc_clock_ns();
-    if (!accept_invitation(request, &cts, (const uint8_t *)data + sizeof(cts)) &&
-        (cts.flags & HC_CTS_FLAG_SHARE))
-        return;
-    request->accept = (size_t)cts.accept;
-    if (may_begin_now(peer))
-        begin_transfer(request);
-    else
-        wait_for_turn(request);
 }
 
 void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
@@ -591,7 +609,7 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
     request->activity = hc_clock_ns();
     if (request->finished >= request->accept) {
         hc_mapped_learn(request);
-        hc_rndv_finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+        finish_received(request);
     }
 }
 
@@ -618,7 +636,7 @@ void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len)
     }
     hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, placed.bytes);
     if (request->finished == request->accept)
-        hc_rndv_finish(request, request->accept < request->size ? HCOMM_ERR_TRUNCATED : HCOMM_OK);
+        finish_received(request);
 }
 
 /* A peer's status is one of ours or becomes a protocol error. */
