@@ -106,10 +106,22 @@ Test(shm_ring, burst_clears_headers_ahead_and_none_that_is_unread)
 {
     uint32_t len;
     unsigned char mark;
+    out.ahead = HC_SHM_CLEAR_AHEAD; /* whatever suits this processor */
     cr_assert(push(8, 1) && push(8, 2));
     cr_assert(out.clear - out.pos > 1, "nothing was cleared ahead");
     while (push(8, 3))
         cr_assert((int32_t)(out.limit + 1 - out.clear) >= 0, "a line was cleared that may be being read");
+    for (int taken = 0; taken < HC_SHM_RING_LINES - 1; taken++)
+        cr_assert(pop(&len, &mark) && len == 8);
+}
+
+Test(shm_ring, burst_clears_no_more_than_the_next_header_where_that_suits)
+{
+    uint32_t len;
+    unsigned char mark;
+    out.ahead = 0;
+    while (push(8, 3))
+        cr_assert(out.clear - out.pos == 1, "%u headers are clear", out.clear - out.pos);
     for (int taken = 0; taken < HC_SHM_RING_LINES - 1; taken++)
         cr_assert(pop(&len, &mark) && len == 8);
 }
@@ -128,10 +140,11 @@ Test(shm_ring, full_ring_refuses_and_recovers)
 }
 
 /* Messages of all lengths, several under way or none, through a ring of that size. */
-static void send_all_lengths(uint32_t size)
+static void send_all_lengths(uint32_t size, uint8_t ahead)
 {
     uint32_t seed = 12345, next_in = 0, next_out = 0, sizes[HC_SHM_RING_LINES];
     use_ring(size);
+    out.ahead = ahead;
     for (int round = 0; round < 200000; round++) {
         seed = seed * 1664525u + 1013904223u;
         uint32_t len = seed >> 30 ? (seed >> 8) % 200 : (seed >> 8) % (HC_SHM_INLINE_MAX + 1);
@@ -152,12 +165,17 @@ static void send_all_lengths(uint32_t size)
 
 Test(shm_ring, every_length_survives_every_position)
 {
-    send_all_lengths(HC_SHM_RING_LINES);
+    send_all_lengths(HC_SHM_RING_LINES, HC_SHM_CLEAR_AHEAD);
+}
+
+Test(shm_ring, every_length_survives_without_clearing_ahead)
+{
+    send_all_lengths(HC_SHM_RING_LINES, 0);
 }
 
 Test(shm_ring, every_length_survives_in_the_shortest_ring)
 {
-    send_all_lengths(HC_SHM_RING_LEAST);
+    send_all_lengths(HC_SHM_RING_LEAST, HC_SHM_CLEAR_AHEAD);
 }
 
 Test(shm_ring, rings_of_many_peers_take_no_more_memory_than_those_of_a_few)

@@ -49,7 +49,7 @@ enum {
     HC_SHM_RING_BYTES = HC_SHM_RING_LINES * HC_SHM_LINE,
     HC_SHM_HEADER = 8,
     HC_SHM_LINE_MAX = HC_SHM_LINE - HC_SHM_HEADER, /* longest message in one line */
-    HC_SHM_CLEAR_AHEAD = 8,                        /* lines whose headers the producer clears at a time */
+    HC_SHM_CLEAR_AHEAD = 8,                        /* lines whose headers are cleared at a time */
     HC_SHM_STAY_LINES =
         64, /* of a record that may stay; where longer ones go on, lines leave the first-level caches */
     HC_SHM_CALM_MIN = 3, /* records that found everything consumed, before a producer stays */
@@ -149,6 +149,7 @@ struct hc_shm_producer {
     uint8_t calm_need; /* at which it stays; grows when that was too soon */
     uint8_t stayed;    /* records since then */
     uint8_t id;        /* of the last record */
+    uint8_t ahead;     /* lines whose headers are cleared at a time in a burst; 0: only the next one's */
     uint32_t turn;     /* HC_SHM_TURN or 0 */
 };
 
@@ -173,6 +174,16 @@ static inline uint32_t hc_shm_ring_size(uint32_t count)
     return size;
 }
 
+/*
+ * How many headers a producer clears at a time. None on Intel's processors: they fetch ahead while they read,
+ * and take back what was cleared but is not written yet (8 B near: 17 M/s with 8, 20 with 4, 28 with 2 or
+ * none). On AMD's it is the other way round (hc_shm_clear_ahead).
+ */
+static inline uint8_t hc_shm_clear_lines(void)
+{
+    return __builtin_cpu_is("intel") ? 0 : HC_SHM_CLEAR_AHEAD;
+}
+
 static inline void hc_shm_producer_init(struct hc_shm_producer *p, struct hc_shm_line *lines, uint32_t size,
                                         const _Atomic uint32_t *head, const struct hc_shm_consumer *back,
                                         uint32_t epoch)
@@ -183,7 +194,8 @@ static inline void hc_shm_producer_init(struct hc_shm_producer *p, struct hc_shm
                                   .limit = size - 1,
                                   .back = back,
                                   .life = hc_shm_life(epoch),
-                                  .calm_need = HC_SHM_CALM_MIN};
+                                  .calm_need = HC_SHM_CALM_MIN,
+                                  .ahead = hc_shm_clear_lines()};
 }
 
 /* Let nothing be written until hc_shm_producer_refresh(): the ring is still somebody else's. */
@@ -301,7 +313,7 @@ static inline void hc_shm_clear_ahead(struct hc_shm_producer *p)
 {
     if (hc_likely(p->clear != p->pos + 1) || p->calm)
         return;
-    for (unsigned i = 0; i < HC_SHM_CLEAR_AHEAD && (int32_t)(p->limit - p->clear) > 0; i++)
+    for (unsigned i = 0; i < p->ahead && (int32_t)(p->limit - p->clear) > 0; i++)
         hc_shm_clear(p, p->clear++);
 }
 
@@ -341,7 +353,7 @@ static HC_INLINE void hc_shm_commit(struct hc_shm_producer *p, struct hc_shm_lin
     }
     hc_shm_go_on(p, count);
     hc_shm_publish(p, line, header);
-    if (count == 1)
+    if (count == 1 && p->ahead)
         hc_shm_clear_ahead(p);
 }
 
