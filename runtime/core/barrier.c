@@ -26,8 +26,10 @@
 #include <string.h>
 
 enum {
-    DIRECT_POLLS = 100,     /* of the barrier alone, before everything is polled */
-    PROGRESS_INTERVAL = 16, /* barriers; so that a loop of barriers also moves messages */
+    DIRECT_POLLS = 100,        /* of the barrier alone, before everything is polled */
+    DIRECT_TURNS = 4,          /* the same, each after giving the processor away */
+    DIRECT_TURNS_NS = 1000000, /* less than a time slice */
+    PROGRESS_INTERVAL = 16,    /* barriers; so that a loop of barriers also moves messages */
     ROUNDS_MAX = 32,
     EARLY_MAX = 65536, /* messages kept for communicators not made here yet */
     NAMES_MAX = 8,     /* ranks named in an error */
@@ -646,14 +648,40 @@ static bool is_complete(void *arg)
 /* The fast path: nothing but this communicator's words is looked at. */
 static void poll_directly(struct hcomm_request *request)
 {
-    struct hcomm_context *context = request->context;
-    if (request->generation % PROGRESS_INTERVAL == 0)
-        (void)hc_progress(context);
-    int polls = context->oversubscribed ? 1 : DIRECT_POLLS;
-    while (!is_complete(request) && polls-- > 0) {
+    for (int polls = DIRECT_POLLS; polls > 0 && !is_complete(request); polls--) {
         hc_cpu_relax();
         (void)advance(request->comm);
     }
+}
+
+/*
+ * The same with more ranks than processors: whoever has not entered needs a processor, and each poll before
+ * it gets one delays all. Not for long: those who run meanwhile may compute, and somebody may wait for
+ * messages that are moved here.
+ */
+static void yield_directly(struct hcomm_request *request)
+{
+    uint64_t until = 0;
+    for (int turns = DIRECT_TURNS; turns > 0 && waits_for_words(request); turns--) {
+        hc_wait_yield(request->context);
+        if (is_complete(request) || advance(request->comm))
+            return;
+        uint64_t now = hc_clock_ns();
+        until = until ? until : now + DIRECT_TURNS_NS;
+        if (now > until)
+            return;
+    }
+}
+
+static void wait_directly(struct hcomm_request *request)
+{
+    struct hcomm_context *context = request->context;
+    if (request->generation % PROGRESS_INTERVAL == 0)
+        (void)hc_progress(context);
+    if (context->oversubscribed)
+        yield_directly(request);
+    else
+        poll_directly(request);
 }
 
 /* Somebody on this host who has not entered, where every rank should have a processor. NULL: all have. */
@@ -688,7 +716,7 @@ static hcomm_status_t run_blocking(struct hcomm_comm *comm)
     hcomm_status_t status = hc_barrier_start(comm, &request);
     if (status != HCOMM_OK)
         return status;
-    poll_directly(request);
+    wait_directly(request);
     if (!is_complete(request)) {
         status = wait_for(request);
         if (status != HCOMM_OK) {

@@ -196,7 +196,7 @@ static bool deadline_passed(struct waiter *waiter, uint64_t now)
     return true;
 }
 
-static void yield(struct hcomm_context *context)
+void hc_wait_yield(struct hcomm_context *context)
 {
     hc_lock_release(&context->lock);
     (void)sched_yield();
@@ -231,7 +231,7 @@ static hcomm_status_t wait_longer(struct hcomm_context *context, struct waiter *
         hc_wait_check_events(context);
     hc_progress_others(context);
     if (now - waiter->idle_since < yield_budget(context)) {
-        yield(context);
+        hc_wait_yield(context);
         return HCOMM_OK;
     }
     watch_peer(waiter);
@@ -246,7 +246,7 @@ static void breathe(struct hcomm_context *context)
 {
     hc_cpu_relax();
     if (hc_unlikely(hc_lock_contended(&context->lock)))
-        yield(context);
+        hc_wait_yield(context);
 }
 
 static hcomm_status_t poll_until_done(struct hcomm_context *context, struct waiter *waiter,

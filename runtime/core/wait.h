@@ -15,6 +15,9 @@ struct hc_wait_params {
 
 hcomm_status_t hc_wait_for(struct hcomm_context *context, const struct hc_wait_params *params) HC_MUST_CHECK;
 
+/* Give the processor away once; releases and retakes the lock. */
+void hc_wait_yield(struct hcomm_context *context);
+
 /* What an epoll entry of the context stands for. */
 enum hc_wait_source { HC_WAIT_WAKE, HC_WAIT_BOOT, HC_WAIT_IFACE, HC_WAIT_PEER, HC_WAIT_STREAMS };
 

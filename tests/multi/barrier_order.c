@@ -1,10 +1,10 @@
 /*
  * Nobody leaves a barrier before everybody has entered it: each rank writes the number of the barrier it
  * enters into a word of a shared file, and looks at all words of the communicator's members after each
- * barrier. Blocking and nonblocking, on several communicators at once, with ranks late at random, and so late
- * that others sleep. With --hosts N the ranks are told that they are spread over N hosts, to walk the paths
- * between leaders; with
- * --expect MODE (a number of enum hc_barrier_mode) the world's barriers must work that way.
+ * barrier. Blocking and nonblocking, on several communicators at once, with ranks late at random, so late
+ * that others sleep, and late because those inside have to take messages. With --hosts N the ranks are told
+ * that they are spread over N hosts, to walk the paths between leaders; with --expect MODE (a number of enum
+ * hc_barrier_mode) the world's barriers must work that way.
  */
 #include "tests/multi/check.h"
 
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum { ROUNDS = 400, COMMS = 40, LATE_US = 3000, SLEEPY_US = 30000, RANKS_MAX = 512 };
+enum { MESSAGE_ROUNDS = 8, MESSAGE_SIZE = 1 << 20 };
 
 static int rank, size;
 static hcomm_comm_t world;
@@ -144,6 +145,27 @@ static void many_communicators(void)
     }
 }
 
+/* A rank enters last, after those inside have taken long messages from it that none of them waits for. */
+static void enter_after_messages(void)
+{
+    static unsigned char data[MESSAGE_SIZE];
+    for (uint32_t round = ROUNDS + 1; round <= ROUNDS + MESSAGE_ROUNDS; round++) {
+        int last = (int)round % size;
+        hcomm_request_t request = HCOMM_REQUEST_NULL;
+        check_fill(data, sizeof(data), rank == last ? round : round + 1);
+        if (rank != last)
+            CALL(hcomm_irecv(data, sizeof(data), last, 3, world, &request));
+        for (int r = 0; rank == last && r < size; r++)
+            if (r != last)
+                CALL(hcomm_send(data, sizeof(data), r, 3, world));
+        enter(0, round);
+        CALL(hcomm_barrier(world));
+        check_all_entered(world, 0, round);
+        CALL(hcomm_wait(&request, NULL));
+        check_verify(data, sizeof(data), round);
+    }
+}
+
 static void pretend_hosts(uint32_t hosts)
 {
     struct hcomm_context *context = check_handle;
@@ -174,6 +196,7 @@ int main(int argc, char **argv)
     map_shared_file();
     blocking_barriers(world, 0, ROUNDS);
     CHECK(!mode || (int)world->mode == mode);
+    enter_after_messages();
     hcomm_comm_t dup = NULL, half = NULL;
     CALL(hcomm_comm_dup(world, &dup));
     CALL(hcomm_comm_split(world, rank % 2, -rank, &half));
