@@ -78,6 +78,7 @@ if grep -q '^ofi:tcp .* yes ' "$out"; then
     has "^    out of the sender's buffer from 4 KiB "
     has '^    up to 8 KiB gathered \(.*learned per peer\)$'
     has '^    rendezvous by get from 64 KiB, at most 512 KiB each '
+    has '^    a get below 256 KiB in pieces of 60 KiB or less$'
     has '^    gets from 256 KiB in turn over up to 3 endpoints \(num_qp\)$'
     ! grep -q '^  shm' "$out" || die "limits of a transport that is not used"
 fi

@@ -102,7 +102,8 @@ static size_t transfer_max(const struct cf *cf)
 static void put_and_get_carry_every_size(struct cf *cf)
 {
     size_t max = transfer_max(cf);
-    const size_t sizes[] = {1, 7, 8, 64, 4095, 4096, 4097, 65536, max - 1, max};
+    const size_t sizes[] = {1,     7,     8,      64,     4095,   4096,    4097, 61440,
+                            61441, 65536, 122880, 122881, 262143, max - 1, max};
     struct region region;
     struct target target;
     region_open(cf, max, &region);

@@ -43,6 +43,11 @@ const struct hc_ofi_profile hc_ofi_profiles[] = {
         /* Pieces of this size, over the rails in turn, take 0.8 of the time of one read over loopback, and of
          * stripes as long as the message allows; half the size costs 1.3 times as much. */
         .rma_max = 512 << 10,
+        /* A segment of loopback has 64 KiB, headers included. What exceeds a segment by little waits for a
+         * timer where the congestion control paces (BBR), a third of the bandwidth; 256 KiB and more, of many
+         * segments, gain nothing. */
+        .cut_max = 60 << 10,
+        .cut_below = 256 << 10,
         .stripe_min = SIZE_MAX,
         .rotate_min = 256 << 10,
         .receive_buffers = 64,

@@ -65,6 +65,9 @@ struct hc_ofi_profile {
     size_t gather_max, gather_limit;
     size_t get_min;                      /* see hc_iface_attr */
     size_t rma_max;                      /* see hc_iface_attr */
+    /* Transfers of less than cut_below bytes are cut into pieces of at most cut_max, a multiple of 4 KiB, which
+     * use the rails in turn. 0: none are. */
+    size_t cut_max, cut_below;
     size_t stripe_min;                   /* bytes per endpoint below which striping does not pay */
     size_t rotate_min;                   /* transfers from this size on use the rails in turn */
     size_t receive_buffers;              /* posted receives */

@@ -299,6 +299,10 @@ static void tell_rendezvous(struct hc_resource *resource, const struct hc_ofi_pr
     }
     hc_transport_tell(resource, "rendezvous by get from %s, at most %s each (fixed, per provider)",
                       hc_transport_size_text(attr->get_min).text, hc_transport_size_text(attr->rma_max).text);
+    if (profile->cut_below)
+        hc_transport_tell(resource, "a get below %s in pieces of %s or less",
+                          hc_transport_size_text(profile->cut_below).text,
+                          hc_transport_size_text(profile->cut_max).text);
     if (profile->stripe_min != SIZE_MAX)
         hc_transport_tell(resource, "a get in stripes of %s or more over up to %d endpoints (num_qp)",
                           hc_transport_size_text(profile->stripe_min).text, settings->num_qp);

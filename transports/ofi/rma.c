@@ -243,17 +243,20 @@ static hcomm_status_t start_striped(struct hc_ofi_ep *ep, const struct transfer 
         hc_ofi_op_put(parent);
         return status;
     }
-    unsigned rail = 1;
+    unsigned rail = 1, rails = rail_count(hc_ofi_ep_iface(ep));
     for (size_t offset = piece; offset < transfer->len; offset += piece, rail++) {
         size_t len = transfer->len - offset < piece ? transfer->len - offset : piece;
-        start_stripe(ep, transfer, offset, len, rail, parent);
+        start_stripe(ep, transfer, offset, len, rail % rails, parent);
     }
     return HCOMM_IN_PROGRESS;
 }
 
 static unsigned stripe_count(struct hc_ofi_iface *iface, size_t len)
 {
-    size_t wanted = len / iface->profile->stripe_min;
+    const struct hc_ofi_profile *profile = iface->profile;
+    if (len < profile->cut_below)
+        return (unsigned)((len + profile->cut_max - 1) / profile->cut_max);
+    size_t wanted = len / profile->stripe_min;
     unsigned most = (unsigned)iface->params.settings->num_qp;
     if (wanted < 2 || most < 2)
         return 1;
