@@ -138,6 +138,7 @@ static _Noreturn void keep_server(hc_guard_serve_fn *serve, void *context, int c
     }
     (void)close(control_fd);
     (void)prctl(PR_SET_NAME, "hcomm-keeper", 0, 0, 0);
+    (void)setsid(); /* away from what is sent to the group of the others */
     end_alike(keep(server, session));
 }
 

@@ -3,8 +3,10 @@
  * and waits. The server runs the job. Between them stands the keeper, which only waits. Whichever of them is
  * killed, the others end all ranks and whatever those have started, and remove the session directory: the
  * server sees the control socket close, the guard and the keeper see their child end. The keeper has
- * another name, so that a `killall -9 hcommrun` spares it. Ranks die with the server also when all three are
- * killed at once (PR_SET_PDEATHSIG), but not their children.
+ * another name and a session of its own, so that neither a `killall -9 hcommrun` nor a SIGKILL to the process
+ * group, as tools send it that have waited too long, reaches it. Ranks die with the server also when all three
+ * are killed at once (PR_SET_PDEATHSIG), but not their children: nobody is left to do it, and the kernel does it
+ * only for a process namespace or a control group, which take privileges.
  */
 #ifndef HC_LAUNCHER_GUARD_H
 #define HC_LAUNCHER_GUARD_H

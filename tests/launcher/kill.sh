@@ -67,6 +67,16 @@ kill -KILL "$launcher" $(server_of "$launcher")
 wait "$launcher" 2>/dev/null
 expect_nothing_left "kill -9 of guard and server at once"
 
+# SIGKILL to the whole group, as from whoever started it in one of its own and waited too long
+in_group=$bound
+bound="setsid $bound"
+start -n 4 "$work/wrapper"
+wait_for has_marked 15 || fail "wrappers did not start"
+kill -s KILL -- "-$launcher"
+wait "$launcher" 2>/dev/null
+bound=$in_group
+expect_nothing_left "kill -9 of hcommrun's process group"
+
 start -n 3 "$CLIENT" die 0 # raise(0) does nothing: they wait
 wait_for has_marked 6 || fail "clients did not start"
 sleep 0.3
