@@ -45,56 +45,73 @@ bool hc_lender_choose(struct hc_lender *lender, size_t size)
         lender->rest--;
         return false;
     }
-    if (!class->lend_cost || !class->copy_cost)
-        return message >= HC_LENDER_FIRST && class->copy_cost;
+    if (message < HC_LENDER_FIRST || !class->lend_cost || !class->copy_cost)
+        return message >= HC_LENDER_COPIED && class->copy_cost;
     bool trial = message % period_of(class, size) < HC_LENDER_TRIALS;
     return lending_is_faster(class, size) != trial;
 }
 
 /* Losing the processor, or touching memory for the first time, must not count for long: more is believed
  * slowly, less at once. */
-static void learn(uint32_t *cost, size_t size, uint64_t ns)
+static uint32_t average(uint64_t known, uint64_t value)
+{
+    return (uint32_t)(value > known ? (known * 7 + value + 7) / 8 : (known + value + 1) / 2);
+}
+
+static void learn(const struct hc_lender_class *class, uint32_t *cost, size_t size, uint64_t ns)
 {
     uint64_t value = ns * 1000 / size + 1, known = *cost;
     uint64_t limit = known ? known * 2 : UINT32_MAX / 4;
     value = value < limit ? value : limit;
-    if (!known)
+    if (!known || (class->count <= HC_LENDER_FIRST && value < known))
         *cost = (uint32_t)value;
-    else
-        *cost = (uint32_t)(value > known ? (known * 7 + value + 7) / 8 : (known + value + 1) / 2);
+    else if (class->count > HC_LENDER_FIRST)
+        *cost = average(known, value);
 }
 
 void hc_lender_copied(struct hc_lender *lender, size_t size, uint64_t ns)
 {
-    learn(&class_of(lender, size)->copy_cost, size, ns);
+    struct hc_lender_class *class = class_of(lender, size);
+    learn(class, &class->copy_cost, size, ns);
 }
 
+/* After it the next loss ends lending again, unless as much as was lost has been saved by then. */
 static void rest(struct hc_lender *lender)
 {
     uint32_t next = lender->last * 2 < HC_LENDER_REST ? HC_LENDER_REST : lender->last * 2;
     lender->last = lender->rest = next < HC_LENDER_REST_MAX ? next : HC_LENDER_REST_MAX;
-    lender->trust = 0;
+    lender->trust = -HC_LENDER_LOSS_MAX;
 }
 
-static void distrust(struct hc_lender *lender, int32_t amount)
+static void lose(struct hc_lender *lender, uint64_t ns)
 {
-    lender->trust -= amount;
-    if (lender->trust < 0)
+    lender->trust -= (int32_t)(ns < HC_LENDER_WAIT_NS ? ns : HC_LENDER_WAIT_NS);
+    if (lender->trust < -HC_LENDER_LOSS_MAX)
         rest(lender);
+}
+
+static void save(struct hc_lender *lender, const struct hc_lender_class *class, size_t size)
+{
+    uint64_t copied = copy_time(class, size), lent = lend_time(class, size);
+    uint64_t saved = copied > lent ? copied - lent : 0;
+    lender->trust += (int32_t)(saved < HC_LENDER_WAIT_NS ? saved : HC_LENDER_WAIT_NS);
+    if (lender->trust > HC_LENDER_TRUST_MAX)
+        lender->trust = HC_LENDER_TRUST_MAX;
+    if (lender->trust >= 0)
+        lender->last = 0;
 }
 
 void hc_lender_gave_up(struct hc_lender *lender)
 {
-    distrust(lender, HC_LENDER_TRUST_GAVE_UP);
+    lose(lender, HC_LENDER_WAIT_NS);
 }
 
 void hc_lender_fetched(struct hc_lender *lender, size_t size, uint64_t ns, bool alone, uint64_t lent_ns)
 {
-    learn(&class_of(lender, size)->lend_cost, size, ns);
-    if (alone && lent_ns > ns + HC_LENDER_LATE_NS) {
-        distrust(lender, HC_LENDER_TRUST_LATE);
-        return;
-    }
-    lender->trust += lender->trust < HC_LENDER_TRUST_MAX;
-    lender->last -= lender->last > 0; /* as many in time as it rested make up for it */
+    struct hc_lender_class *class = class_of(lender, size);
+    learn(class, &class->lend_cost, size, ns);
+    if (alone && lent_ns > ns + HC_LENDER_LATE_NS)
+        lose(lender, lent_ns - ns);
+    else
+        save(lender, class, size);
 }

@@ -6,10 +6,12 @@
  *
  * What is compared are costs of single messages: how long the sender copied, and how long the receiver
  * fetched, which its answer tells. Both are the same whether messages come one by one or in windows, and
- * whatever the application does between them. From time to time a few messages try the other way.
+ * whatever the application does between them. From time to time a few messages try the other way. At the
+ * start the best of some counts: the first ones pay for what they touch.
  *
- * A receiver that comes late keeps a lender waiting. So one that is late more often than every now and then,
- * as when it has lost its processor, ends lending for some messages, each time for twice as many.
+ * A receiver that comes late keeps a lender waiting. What that costs is weighed against what lending has
+ * saved lately: one that is late now and then is lent to all the same; when lending loses, as while a
+ * receiver has lost its processor, it ends for some messages, each time for twice as many.
  */
 #ifndef HC_LENDER_H
 #define HC_LENDER_H
@@ -21,17 +23,18 @@
 enum {
     HC_LENDER_CLASSES = 3,     /* of sizes, each twice the one before */
     HC_LENDER_SMALLEST = 14,   /* the first begins at 2^14 bytes */
-    HC_LENDER_FIRST = 16,      /* messages that are copied before any is lent */
+    HC_LENDER_COPIED = 16,     /* messages that are copied first, */
+    HC_LENDER_FIRST = 24,      /* and with those that are lent then; the best of them count */
     HC_LENDER_TRIALS = 4,      /* messages in a row that try the other way */
     HC_LENDER_PERIOD = 512,    /* messages between trials */
     HC_LENDER_RARELY = 4,      /* times as many, if the other way takes twice as long */
     HC_LENDER_REST = 64,       /* messages that are copied after a late one, at least */
     HC_LENDER_REST_MAX = 1024, /* which take hundreds of times as long as waiting for a late one */
     HC_LENDER_LATE_NS = 8000,  /* a receiver that takes so long besides fetching is late */
-    /* A message that was fetched in time makes up for a part of one that was late, or taken back. */
-    HC_LENDER_TRUST_MAX = 256,
-    HC_LENDER_TRUST_LATE = 8,
-    HC_LENDER_TRUST_GAVE_UP = 32,
+    HC_LENDER_WAIT_NS = 20000, /* what one that is late, or gave up, costs at most: the wait, and the copy */
+    /* ns that may have been saved, and those that may be lost before lending ends. */
+    HC_LENDER_TRUST_MAX = 200000,
+    HC_LENDER_LOSS_MAX = 40000,
 };
 
 /* Messages of one class of sizes. */
@@ -45,7 +48,7 @@ struct hc_lender {
     struct hc_lender_class classes[HC_LENDER_CLASSES];
     uint32_t rest; /* messages yet that are copied whatever they cost */
     uint32_t last; /* how many they were the last time */
-    int32_t trust; /* that the receiver comes in time */
+    int32_t trust; /* ns that lending has saved lately; negative: lost */
 };
 
 /* Whether the next message, of that size, is lent. */

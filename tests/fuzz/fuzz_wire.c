@@ -324,7 +324,7 @@ static void prefer_lending(struct hc_peer *peer)
     peer->lend_min = hc_lend_min(peer);
     for (int i = 0; i < HC_LENDER_CLASSES; i++)
         peer->lender.classes[i] =
-            (struct hc_lender_class){.count = HC_LENDER_TRIALS, .copy_cost = 1000000, .lend_cost = 1};
+            (struct hc_lender_class){.count = HC_LENDER_FIRST, .copy_cost = 1000000, .lend_cost = 1};
 }
 
 static void reach_peer(struct hcomm_context *context)

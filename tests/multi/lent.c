@@ -46,7 +46,7 @@ static void prefer_lending(void)
     lender->trust = HC_LENDER_TRUST_MAX;
     for (int i = 0; i < HC_LENDER_CLASSES; i++)
         lender->classes[i] =
-            (struct hc_lender_class){.count = HC_LENDER_TRIALS, .copy_cost = 1000000, .lend_cost = 1};
+            (struct hc_lender_class){.count = HC_LENDER_FIRST, .copy_cost = 1000000, .lend_cost = 1};
     hc_lock_release(&context->lock);
 }
 

@@ -32,8 +32,18 @@ Test(lender, faster_way_is_taken_but_for_trials)
 Test(lender, first_messages_are_copied_and_the_other_way_is_tried)
 {
     struct hc_lender lender = {0};
-    cr_assert_eq(run(&lender, HC_LENDER_FIRST, SIZE, 1500, 9000), 0);
+    cr_assert_eq(run(&lender, HC_LENDER_COPIED, SIZE, 1500, 9000), 0);
     cr_assert_gt(run(&lender, 4 * HC_LENDER_RARELY * HC_LENDER_PERIOD, SIZE, 1500, 9000), 4);
+}
+
+Test(lender, first_messages_that_touch_new_memory_do_not_count)
+{
+    struct hc_lender lender = {0};
+    (void)run(&lender, 1, SIZE, 200000, 0);
+    (void)run(&lender, HC_LENDER_COPIED - 1, SIZE, 3000, 0);
+    (void)run(&lender, 1, SIZE, 3000, 100000);
+    (void)run(&lender, HC_LENDER_FIRST - HC_LENDER_COPIED - 1, SIZE, 3000, 1500);
+    cr_assert_geq(run(&lender, 100, SIZE, 3000, 1500), 100);
 }
 
 Test(lender, far_slower_way_is_tried_less_often)
@@ -77,12 +87,21 @@ Test(lender, sizes_learn_apart)
     cr_assert_geq(run(&lender, 100, 65536, 6000, 3000), 100 - HC_LENDER_TRIALS);
 }
 
+/* Lending loses until it ends. */
+static void give_up_until_rest(struct hc_lender *lender)
+{
+    int times = 0;
+    while (!lender->rest) {
+        hc_lender_gave_up(lender);
+        cr_assert_lt(times++, 100);
+    }
+}
+
 Test(lender, given_up_messages_end_lending_for_longer_each_time)
 {
     struct hc_lender lender = {0};
     (void)run(&lender, HC_LENDER_PERIOD + HC_LENDER_TRIALS, SIZE, 3000, 1500);
-    lender.trust = 0;
-    hc_lender_gave_up(&lender);
+    give_up_until_rest(&lender);
     cr_assert_eq(run(&lender, HC_LENDER_REST, SIZE, 3000, 1500), 0);
     cr_assert(hc_lender_choose(&lender, SIZE));
     hc_lender_gave_up(&lender);
@@ -92,24 +111,41 @@ Test(lender, given_up_messages_end_lending_for_longer_each_time)
     cr_assert_eq(lender.rest, HC_LENDER_REST_MAX);
 }
 
+Test(lender, prompt_receiver_is_trusted_again)
+{
+    struct hc_lender lender = {0};
+    (void)run(&lender, HC_LENDER_PERIOD + HC_LENDER_TRIALS, SIZE, 3000, 1500);
+    for (int i = 0; i < 100; i++)
+        hc_lender_gave_up(&lender);
+    (void)run(&lender, 2 * HC_LENDER_REST_MAX, SIZE, 3000, 1500);
+    hc_lender_gave_up(&lender);
+    cr_assert_eq(lender.rest, 0, "what was saved outweighs it");
+    give_up_until_rest(&lender);
+    cr_assert_eq(lender.rest, HC_LENDER_REST, "the rests begin anew");
+}
+
 Test(lender, late_receivers_end_lending_unless_others_wait_too)
 {
     struct hc_lender a = {0}, b = {0};
-    hc_lender_fetched(&a, SIZE, 1500, false, 1500 + 2 * HC_LENDER_LATE_NS);
+    for (int i = 0; i < 3; i++)
+        hc_lender_fetched(&a, SIZE, 1500, false, 1500 + HC_LENDER_WAIT_NS);
     cr_assert_eq(a.rest, 0);
-    hc_lender_fetched(&b, SIZE, 1500, true, 1500 + 2 * HC_LENDER_LATE_NS);
+    for (int i = 0; i < 3; i++)
+        hc_lender_fetched(&b, SIZE, 1500, true, 1500 + HC_LENDER_WAIT_NS);
     cr_assert_eq(b.rest, HC_LENDER_REST);
 }
 
-Test(lender, now_and_then_a_receiver_may_be_late)
+Test(lender, receiver_may_be_late_as_often_as_lending_saves_what_that_costs)
 {
-    struct hc_lender lender = {0};
-    for (int round = 0; round < 100; round++) {
-        for (int i = 0; i < HC_LENDER_TRUST_GAVE_UP; i++)
-            hc_lender_fetched(&lender, SIZE, 1500, true, 2000);
-        hc_lender_gave_up(&lender);
-        cr_assert_eq(lender.rest, 0);
+    struct hc_lender often = {0}, rarely = {0};
+    unsigned lent_often = 0, lent_rarely = 0;
+    for (int round = 0; round < 500; round++) {
+        lent_rarely += run(&rarely, 40, SIZE, 3000, 1500);
+        hc_lender_gave_up(&rarely);
+        lent_often += run(&often, 4, SIZE, 3000, 1500);
+        if (!often.rest)
+            hc_lender_gave_up(&often);
     }
-    hc_lender_gave_up(&lender);
-    cr_assert_eq(lender.rest, HC_LENDER_REST);
+    cr_assert_geq(lent_rarely, 500 * 38);
+    cr_assert_leq(lent_often, 500);
 }
