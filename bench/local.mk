@@ -62,14 +62,21 @@ bench-mpi-programs:
 	done
 bench: bench-programs
 	$(PYTHON3) $(srcdir)/bench/compare --build .
-bench-smoke: all bench-programs bench/message_cost bench/device_ladder
+# One make after the other: `all` is one of its own, and two at once would make the same libraries.
+bench-smoke:
+	$(MAKE) all
+	$(MAKE) bench-programs bench/message_cost bench/device_ladder
 	$(AM_V_at)srcdir=$(srcdir) $(srcdir)/bench/smoke.sh
-bench-transfer: all bench/transfer_figures
+bench-transfer:
+	$(MAKE) all
+	$(MAKE) bench/transfer_figures
 	$(PYTHON3) $(srcdir)/bench/transfer --build .
 .PHONY: bench bench-figures bench-ladder bench-npu-provider bench-programs bench-mpi-programs bench-smoke bench-transfer
 bench-ladder: hcommrun libnpusim.la bench/device_ladder
 	$(srcdir)/bench/ladder --build .
-bench-npu-provider: all bench/raw_line
+bench-npu-provider:
+	$(MAKE) all
+	$(MAKE) bench/raw_line
 	$(PYTHON3) $(srcdir)/bench/npu_provider --build . --csv $(srcdir)/bench/results/npu_provider.csv \
 		--table $(srcdir)/bench/results/npu_provider.md
 # One after the other, also with -j: they would disturb each other.
