@@ -332,6 +332,7 @@ enum {
     AWAIT_POLLS = 2000,
     AWAIT_POLLS_OVERSUBSCRIBED = 1,
     AWAIT_POLLS_APART = 100, /* the sender may be running, on another processor */
+    AWAIT_SHORT = 8192,      /* of receives up to that capacity messages come in one piece */
 };
 
 /* Whether a receive would be the oldest, and may keep the lock while it polls. */
@@ -352,6 +353,18 @@ static HC_NOINLINE unsigned polls_oversubscribed(struct hcomm_context *context,
     return hc_placement_look(context, peer) == HC_APART ? AWAIT_POLLS_APART : AWAIT_POLLS_OVERSUBSCRIBED;
 }
 
+/*
+ * The pause between two looks: not sooner than need be, because each look at the line takes it away from who
+ * is about to write it. Two for a short message (8 B, Intel near: none 0.167 us, one 0.143, two 0.134, three
+ * 0.132). Longer ones come in parts, or are lent, and there two cost more than they save (64 KiB: a fifth).
+ */
+static inline void pause_awaiting(const struct hc_awaited *awaited)
+{
+    hc_cpu_relax();
+    if (hc_likely(awaited->capacity <= AWAIT_SHORT))
+        hc_cpu_relax();
+}
+
 /* Poll for a while; whether something came for it. Keeps the lock, as long as nobody waits for it. */
 static bool await(struct hcomm_context *context, struct hc_awaited *awaited)
 {
@@ -364,8 +377,7 @@ static bool await(struct hcomm_context *context, struct hc_awaited *awaited)
             return !awaited->abandoned;
         if (!--polls || hc_unlikely(hc_lock_contended(&context->lock)))
             break;
-        /* Not sooner than need be: each look at the line takes it away from who is about to write it. */
-        hc_cpu_relax();
+        pause_awaiting(awaited);
     }
     context->awaited = NULL;
     return false;
