@@ -10,7 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_SIZE = 65536, FLUSH_MS = 250, TAG_MAX = 320 };
+enum {
+    READ_SIZE = 65536,
+    FLUSH_MS = 250,
+    TAG_MAX = 320,
+    TAGGED_LINE_MAX = 64 * 1024,     /* the tag tells whose a part is */
+    UNTAGGED_LINE_MAX = 1024 * 1024, /* nothing does */
+};
 
 static const char *const channel_names[] = {
     [HC_IOF_STDOUT] = "standard output",
@@ -58,7 +64,7 @@ static void output_attach(struct hc_output *output, struct hc_iof *iof)
     output->sink.drained = on_output_drained;
 }
 
-/* Write one whole line, or the unfinished rest of a stream, with its tag. */
+/* Write one whole line, a part of one that is too long, or the unfinished rest of a stream, with its tag. */
 static void write_tagged(struct hc_stream *stream, const char *line, size_t size)
 {
     char tag[TAG_MAX];
@@ -112,6 +118,12 @@ static void on_flush(struct hc_loop_timer *timer)
         hc_loop_timer_start(iof->loop, &iof->flush, next);
 }
 
+/* A line that does not end must not fill the memory. */
+static bool is_too_long(const struct hc_stream *stream)
+{
+    return stream->used >= (stream->iof->tagged ? TAGGED_LINE_MAX : UNTAGGED_LINE_MAX);
+}
+
 /* New bytes are in the buffer from `old` on: pass on what is complete. */
 static void digest(struct hc_stream *stream, size_t old)
 {
@@ -120,6 +132,8 @@ static void digest(struct hc_stream *stream, size_t old)
     const char *newline = memrchr(fresh, '\n', stream->used - old);
     if (newline)
         pass_on(stream, (size_t)(newline - stream->line) + 1);
+    if (is_too_long(stream))
+        pass_on(stream, stream->used);
     if (stream->used == 0 || iof->tagged)
         return;
     stream->flush_at = hc_deadline_ms(FLUSH_MS);

@@ -1,10 +1,10 @@
 /*
  * Output of the ranks: a pipe per rank and stream, gathered into hcommrun's own standard output and error, or
  * into files per rank. A line is the unit: lines of different ranks never mix. With tags every line starts
- * with
- * "[rank@host] ". An unfinished line waits for its end (tagged), or a quarter of a second for more (untagged:
- * prompts), and is written when the stream ends. Bytes are never changed or lost; the only byte ever added
- * besides tags is a newline between an unfinished last line and the next tag.
+ * with "[rank@host] ". An unfinished line waits for its end (tagged), or a quarter of a second for more
+ * (untagged: prompts), and is written when the stream ends, or in parts when it is longer than 64 KiB
+ * (tagged; each part is tagged) or 1 MiB. Bytes are never changed or lost; the only byte ever added besides
+ * tags is a newline between an unfinished line and the next tag.
  */
 #ifndef HC_LAUNCHER_IOF_H
 #define HC_LAUNCHER_IOF_H

@@ -51,6 +51,11 @@ run --tag-output -n 2 sh -c 'sleep 0.$PMIX_RANK; printf tail$PMIX_RANK'
 [1@$host] tail1" ] || fail "unfinished lines of two ranks"
 run -n 1 sh -c 'head -c 3000000 /dev/zero | tr "\\0" y'
 [ "$(wc -c <"$work/out")" -eq 3000000 ] || fail "a line of 3 MB"
+run --tag-output -n 1 sh -c 'head -c 3000000 /dev/zero | tr "\\0" y; echo; echo next'
+[ "$(tr -dc y <"$work/out" | wc -c)" -eq 3000000 ] || fail "a tagged line of 3 MB"
+[ "$(sed -n '$p' "$work/out")" = "[0@$host] next" ] || fail "the line after a tagged one of 3 MB"
+bad=$(grep -v -c -E "^\[0@$host\] (y*|next)$" "$work/out")
+[ "$bad" -eq 0 ] || fail "$bad parts of a tagged line of 3 MB have no tag"
 run -n 2 sh -c 'echo out$PMIX_RANK; echo err$PMIX_RANK >&2'
 [ "$(sort "$work/out" "$work/err" | tr '\n' ' ')" = "err0 err1 out0 out1 " ] || fail "standard error is its own stream"
 [ "$(sort "$work/err" | tr '\n' ' ')" = "err0 err1 " ] || fail "standard error"
@@ -61,6 +66,16 @@ launcher=$!
 wait_for grep -q prompt "$work/out" || fail "a prompt is held back"
 kill -TERM $launcher
 wait $launcher
+
+# A line without end is not kept until it ends: a part of it appears although there is never a pause.
+for tag in --tag-output ""; do
+    # shellcheck disable=SC2086 # no argument at all when empty
+    "$HCOMMRUN" $tag -n 1 sh -c 'while :; do printf %070000d 0; sleep 0.03; done' >"$work/out" 2>"$work/err" &
+    launcher=$!
+    wait_for grep -q -a 00000 "$work/out" || fail "a line without end is held back ($tag)"
+    kill -TERM $launcher
+    wait $launcher
+done
 
 # --- a reader that leaves
 (timeout 300 env "$mark" "$HCOMMRUN" -n 2 yes; echo $? >"$work/code") 2>"$work/err" | head -n 1 >"$work/out"
