@@ -234,8 +234,8 @@ static bool advance_mapped(struct hcomm_request *request)
     return false;
 }
 
-/* Fetch a message that is lent, at once. What it was worth shows the guard, also when it failed: the memory
- * may be gone. */
+/* Fetch a message that is lent, at once (HC_CAP_SHARE), or not now. What it was worth shows the guard, also
+ * when it failed: the memory may be gone. */
 static bool fetch_lent(struct hcomm_request *request)
 {
     size_t size = 0;
@@ -247,7 +247,10 @@ static bool fetch_lent(struct hcomm_request *request)
         request->overtaken = true;
         return false;
     }
-    if (status != HCOMM_OK) {
+    if (status == HCOMM_AGAIN)
+        return false;
+    hc_assert(status != HCOMM_IN_PROGRESS);
+    if (status < 0) {
         transfer_failed(request, status);
         return false;
     }

@@ -153,6 +153,7 @@ static hcomm_status_t fake_get(struct hc_ep *ep, void *local, size_t len, struct
 {
     (void)mem, (void)remote, (void)rkey;
     bool at_once = ep->iface->attr.caps & HC_CAP_SHARE;
+    bool may_wait = !at_once || op; /* parts that are shared out cannot be put back */
     weather = weather * 1103515245u + 12345u;
     (void)memset(local, 1, len);
     if (!at_once && num_in_flight < OPS_MAX && (weather >> 16) % 2) {
@@ -160,7 +161,7 @@ static hcomm_status_t fake_get(struct hc_ep *ep, void *local, size_t len, struct
         return HCOMM_IN_PROGRESS;
     }
     static const hcomm_status_t outcomes[] = {HCOMM_OK, HCOMM_ERR_UNSUPPORTED, HCOMM_ERR_IO, HCOMM_AGAIN};
-    return outcomes[(weather >> 20) % (at_once ? 3 : 4)];
+    return outcomes[(weather >> 20) % (may_wait ? 4 : 3)];
 }
 
 static hcomm_status_t fake_put(struct hc_ep *ep, const void *local, size_t len, struct hc_mem *mem,
