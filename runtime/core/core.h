@@ -91,6 +91,7 @@ struct hc_peer {
     unsigned num_lent;       /* messages that are lent to it, and use credit */
     uint64_t fetched_at;     /* clock, when it last said that it had fetched one */
     bool taking_back;        /* the payloads of some of them are sent, of others not yet */
+    uint64_t no_room_at;     /* clock of the last progress that found no room for them */
     struct hc_share_pool *guard_pool;
     uint32_t guard, guard_generation; /* index and generation; 0: none is open */
 

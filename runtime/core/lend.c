@@ -171,11 +171,13 @@ unsigned hc_lend_progress(struct hcomm_context *context)
     hc_list_for_each(node, &context->lent)
     {
         struct hcomm_request *request = hc_list_entry(node, struct hcomm_request, stream_node);
-        if (!is_late(request, now))
+        struct hc_peer *peer = request->peer;
+        if (!is_late(request, now) || peer->no_room_at == now)
             continue;
-        unsigned moved = take_back(request->peer);
+        unsigned moved = take_back(peer);
         if (moved) /* the list has changed; the next progress looks after others */
             return moved;
+        peer->no_room_at = now;
     }
     return 0;
 }
