@@ -16,20 +16,29 @@ static bool is_slower(const struct hc_chooser_class *class)
     return used * 15 > other * 16;
 }
 
-/* Trials of a way that takes twice as long are twice as rare. */
+/* So rare that trials cost a hundredth: one is a block and the message before it, which pays for the change.
+ */
 static uint32_t period_of(const struct hc_chooser_class *class)
 {
     uint64_t used = class->cost[class->shared], other = class->cost[!class->shared];
-    uint64_t times = other / (used ? used : 1);
-    times = times < 1 ? 1 : times;
-    return HC_CHOOSER_PERIOD * (uint32_t)(times < HC_CHOOSER_RARELY ? times : HC_CHOOSER_RARELY);
+    uint64_t lost = other > used ? (other - used) * HC_CHOOSER_BLOCK / used : 0;
+    lost = lost < HC_CHOOSER_RARELY ? lost : HC_CHOOSER_RARELY;
+    return HC_CHOOSER_PERIOD * (lost ? (uint32_t)lost : 1);
+}
+
+/* At the start both ways alternate, until one takes twice as long in its best block. */
+static bool is_starting(const struct hc_chooser_class *class)
+{
+    uint64_t used = class->cost[class->shared], other = class->cost[!class->shared];
+    bool clear = class->run >= HC_CHOOSER_START / 2 && (used > 2 * other || other > 2 * used);
+    return class->run <= HC_CHOOSER_START && !clear;
 }
 
 static bool is_over(const struct hc_chooser_class *class)
 {
     if (!class->blocks)
-        return !class->run;
-    return class->run <= HC_CHOOSER_START || is_slower(class) || class->blocks >= period_of(class);
+        return false;
+    return is_starting(class) || is_slower(class) || class->blocks >= period_of(class);
 }
 
 static void start_block(struct hc_chooser_class *class)
@@ -51,12 +60,27 @@ static void start_run(struct hc_chooser_class *class)
     start_block(class);
 }
 
+/* Begin as the class of shorter messages goes on, if that one knows both ways: its costs are nearly right,
+ * and trials show where not. */
+static void start_class(struct hc_chooser_class *class, const struct hc_chooser_class *shorter)
+{
+    if (!shorter || shorter->run <= HC_CHOOSER_START / 2 || is_starting(shorter))
+        return;
+    class->run = HC_CHOOSER_START;
+    class->cost[0] = shorter->cost[0];
+    class->cost[1] = shorter->cost[1];
+    class->shared = class->cost[0] <= class->cost[1]; /* the run that starts takes the other way */
+}
+
 struct hc_choice hc_chooser_pick(struct hc_chooser *chooser, size_t size, uint64_t now)
 {
     struct hc_chooser_class *class = &chooser->classes[hc_chooser_class(size)];
     if (!chooser->in_flight++)
         chooser->mark = now;
-    if (is_over(class))
+    if (!class->run) {
+        start_class(class, class > chooser->classes ? class - 1 : NULL);
+        start_run(class);
+    } else if (is_over(class))
         start_run(class);
     class->in_flight++;
     uint32_t together = class->in_flight - class->older;
@@ -83,7 +107,7 @@ static void complete_block(struct hc_chooser_class *class)
 {
     uint64_t value = class->ns * 1000 / class->bytes + 1;
     uint32_t *cost = &class->cost[class->shared];
-    if (class->run <= HC_CHOOSER_START)
+    if (class->run <= HC_CHOOSER_START && !class->blocks)
         *cost = *cost && *cost < value ? *cost : limited(value, UINT32_MAX / 4);
     else
         *cost = average(*cost, value);

@@ -9,6 +9,8 @@
  * Messages of a window end in bursts, and after each has been carried for a while: a single one says nothing.
  * What is timed is a block of as many messages as are under way at once, from start to end. The way changes
  * for a whole block; what ends while messages of the other way are still under way counts for neither.
+ * Trials cost some hundredth, whatever the slower way takes. Longer messages begin with what shorter ones
+ * have shown.
  * Lock held.
  */
 #ifndef HC_CHOOSER_H
@@ -24,7 +26,7 @@ enum {
     HC_CHOOSER_CLASSES = 7,   /* of sizes, each four times the one before */
     HC_CHOOSER_SMALLEST = 12, /* the first begins at 2^12 bytes */
     HC_CHOOSER_PERIOD = 32,   /* blocks between trials of the slower way, if it is not much slower */
-    HC_CHOOSER_RARELY = 4,    /* times as many, if it is */
+    HC_CHOOSER_RARELY = 16,   /* times as many at most, if it is */
     HC_CHOOSER_BLOCK = 4,     /* messages in a block at least */
     HC_CHOOSER_START = 8,     /* blocks at the start that alternate; the best counts */
 };

@@ -5,18 +5,24 @@
 enum { SIZE = 1 << 20, WINDOW = 64, WINDOWS = 100 };
 
 /* Messages one after another, each as long as its way takes; returns how many took the shared way. */
-static unsigned run(struct hc_chooser *chooser, uint64_t *clock, unsigned messages, uint64_t pieces_ns,
-                    uint64_t shared_ns)
+static unsigned run_size(struct hc_chooser *chooser, size_t size, uint64_t *clock, unsigned messages,
+                         uint64_t pieces_ns, uint64_t shared_ns)
 {
     unsigned shared = 0;
     for (unsigned i = 0; i < messages; i++) {
-        struct hc_choice choice = hc_chooser_pick(chooser, SIZE, *clock);
+        struct hc_choice choice = hc_chooser_pick(chooser, size, *clock);
         *clock += choice.way == HC_WAY_ONE_COPY ? shared_ns : pieces_ns;
-        hc_chooser_learn(chooser, choice, SIZE, *clock);
+        hc_chooser_learn(chooser, choice, size, *clock);
         *clock += 1000000; /* what the ranks do between messages counts for nothing */
         shared += choice.way == HC_WAY_ONE_COPY;
     }
     return shared;
+}
+
+static unsigned run(struct hc_chooser *chooser, uint64_t *clock, unsigned messages, uint64_t pieces_ns,
+                    uint64_t shared_ns)
+{
+    return run_size(chooser, SIZE, clock, messages, pieces_ns, shared_ns);
 }
 
 /* Of that many messages, those of trials, and of the start. */
@@ -82,6 +88,39 @@ Test(chooser, trials_of_a_far_slower_way_are_rarer)
     uint64_t clock = 1000;
     unsigned little = run(&a, &clock, 10000, 40000, 50000), far = run(&b, &clock, 10000, 40000, 500000);
     cr_assert_lt(far, little / 2);
+}
+
+Test(chooser, start_is_short_where_one_way_takes_twice_as_long)
+{
+    struct hc_chooser a = {0}, b = {0};
+    uint64_t clock = 1000;
+    unsigned far = run(&a, &clock, 100, 30000, 90000), near = run(&b, &clock, 100, 30000, 40000);
+    cr_assert_eq(far, HC_CHOOSER_START / 4 * (HC_CHOOSER_BLOCK + 1));
+    cr_assert_eq(near, HC_CHOOSER_START / 2 * (HC_CHOOSER_BLOCK + 1));
+}
+
+Test(chooser, trials_cost_a_hundredth_whatever_the_slower_way_takes)
+{
+    enum { MESSAGES = 100000 };
+    for (uint64_t times = 2; times <= 4; times++) {
+        struct hc_chooser chooser = {0};
+        uint64_t clock = 1000;
+        (void)run(&chooser, &clock, 1000, 30000, 30000 * times);
+        unsigned trials = run(&chooser, &clock, MESSAGES, 30000, 30000 * times);
+        cr_assert_lt(trials * (times - 1), MESSAGES * 3 / 200, "%u trials", trials);
+        cr_assert_gt(trials, 0);
+    }
+}
+
+Test(chooser, longer_messages_begin_with_what_shorter_ones_have_shown)
+{
+    struct hc_chooser chooser = {0};
+    uint64_t clock = 1000;
+    (void)run(&chooser, &clock, 1000, 80000, 40000);
+    cr_assert_eq(run_size(&chooser, 4 * SIZE, &clock, 100, 320000, 160000), 100);
+    (void)run_size(&chooser, 16 * SIZE, &clock, 4000, 640000, 1280000);
+    cr_assert_leq(run_size(&chooser, 16 * SIZE, &clock, 128, 640000, 1280000), trials(0),
+                  "where shorter ones were wrong it is learned");
 }
 
 Test(chooser, change_of_the_faster_way_is_noticed)
