@@ -424,8 +424,12 @@ void hc_peer_fail(struct hc_peer *peer, hcomm_status_t status, const char *detai
 void hc_peer_set_pending(struct hc_peer *peer);
 /* Set the thread's error detail to the peer's and return its failure. */
 hcomm_status_t hc_peer_error(const struct hc_peer *peer);
-/* A message of the peer makes no sense and is dropped: say so. */
-void hc_peer_malformed(const struct hc_peer *peer, const char *what) HC_COLD;
+/* The peer sent a message that no rank in order sends, whatever happened before: its operations end with
+ * HCOMM_ERR_PROTOCOL. */
+void hc_peer_malformed(struct hc_peer *peer, const char *message, const char *why) HC_COLD;
+/* A message of the peer does not suit what it names, which may have ended meanwhile: it is dropped, say so.
+ */
+void hc_peer_unsuited(const struct hc_peer *peer, const char *message) HC_COLD;
 /* "rank 3 (host node1)" in a static buffer of the thread. */
 const char *hc_peer_name(const struct hc_peer *peer);
 /* Complete, with an error, whatever is left to do with the peer, and release what it holds; the ep stays. */

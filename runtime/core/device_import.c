@@ -150,8 +150,10 @@ void hc_device_recall_arrived(struct hc_peer *peer, const void *data, size_t len
 {
     struct hc_device *device = peer->context->device;
     struct hc_wire_fin recall;
-    if (len != sizeof(recall))
-        return; /* no message of ours; nothing depends on it here */
+    if (len != sizeof(recall)) {
+        hc_peer_malformed(peer, "RECALL", "its length is wrong");
+        return;
+    }
     (void)memcpy(&recall, data, sizeof(recall));
     struct hc_import *import =
         device && recall.id && recall.id <= UINT32_MAX ? find_kept(device, peer, (uint32_t)recall.id) : NULL;

@@ -226,7 +226,11 @@ void hc_device_released_arrived(struct hc_peer *peer, const void *data, size_t l
 {
     struct hc_device *device = peer->context->device;
     struct hc_wire_fin released;
-    if (len != sizeof(released) || !device)
+    if (len != sizeof(released)) {
+        hc_peer_malformed(peer, "RELEASED", "its length is wrong");
+        return;
+    }
+    if (!device)
         return;
     (void)memcpy(&released, data, sizeof(released));
     struct hc_export *export = find_export(device, released.id);

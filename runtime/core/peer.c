@@ -125,9 +125,19 @@ hcomm_status_t hc_peer_error(const struct hc_peer *peer)
     return hc_error(peer->failure, "%s", peer->detail ? peer->detail : hc_status_text(peer->failure));
 }
 
-void hc_peer_malformed(const struct hc_peer *peer, const char *what)
+void hc_peer_malformed(struct hc_peer *peer, const char *message, const char *why)
 {
-    hc_log_warn("%s sent a malformed %s message: dropped", hc_peer_name(peer), what);
+    char detail[256];
+    (void)snprintf(detail, sizeof(detail), "%s sent a malformed %s message: %s", hc_peer_name(peer), message,
+                   why);
+    if (peer->state != HC_PEER_FAILED)
+        hc_log_warn("%s", detail); /* perhaps nothing that waits for this peer tells of it */
+    hc_peer_fail(peer, HCOMM_ERR_PROTOCOL, detail);
+}
+
+void hc_peer_unsuited(const struct hc_peer *peer, const char *message)
+{
+    hc_log_warn("%s sent a %s message that does not suit its request: dropped", hc_peer_name(peer), message);
 }
 
 void hc_peer_set_pending(struct hc_peer *peer)

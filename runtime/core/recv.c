@@ -9,8 +9,11 @@
 #include "runtime/core/send.h"
 #include "runtime/core/staged.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char wrong_length[] = "its length is wrong", wrong_envelope[] = "its source or tag is negative";
 
 /* Payloads up to this come from the pool: no allocation for small unexpected messages in steady state. */
 enum { POOLED_PAYLOAD = 256 - 8 };
@@ -36,8 +39,10 @@ static inline void return_credit(struct hc_peer *peer, size_t size)
 static void credit_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_credit credit;
-    if (len != sizeof(credit))
+    if (len != sizeof(credit)) {
+        hc_peer_malformed(peer, "CREDIT", wrong_length);
         return;
+    }
     (void)memcpy(&credit, data, sizeof(credit));
     if (peer->state != HC_PEER_READY || credit.bytes > (uint64_t)peer->window) {
         hc_log_warn("%s returned more eager window than it was given: dropped", hc_peer_name(peer));
@@ -505,7 +510,7 @@ static HC_NOINLINE void take_eager(struct hc_peer *peer, const struct hc_wire_ma
 {
     struct hc_match_key key;
     if (hc_unlikely(!check_match(match, &key))) {
-        hc_peer_malformed(peer, "EAGER");
+        hc_peer_malformed(peer, "EAGER", wrong_envelope);
         return;
     }
     struct hc_awaited *awaited = take_awaited(peer->context, &key);
@@ -582,7 +587,7 @@ static HC_NOINLINE void eager_arrived(struct hc_peer *peer, const void *data, si
 {
     const struct hc_wire_match *match = data;
     if (hc_unlikely(len < sizeof(*match)))
-        hc_peer_malformed(peer, "EAGER");
+        hc_peer_malformed(peer, "EAGER", wrong_length);
     else
         take_eager(peer, match, match + 1, len - sizeof(*match));
 }
@@ -592,7 +597,7 @@ static void eager_sync_arrived(struct hc_peer *peer, const void *data, size_t le
     const struct hc_wire_eager_sync *head = data;
     struct hc_match_key key;
     if (len < sizeof(*head) || !check_match(&head->match, &key)) {
-        hc_peer_malformed(peer, "EAGER_SYNC");
+        hc_peer_malformed(peer, "EAGER_SYNC", len < sizeof(*head) ? wrong_length : wrong_envelope);
         return;
     }
     size_t size = len - sizeof(*head);
@@ -624,7 +629,7 @@ static void batch_arrived(struct hc_peer *peer, const void *data, size_t len)
     struct hc_wire_batch head; /* copies: the message may lie in memory that the sender can still write */
     struct hc_wire_batch_item item;
     if (len < sizeof(head)) {
-        hc_peer_malformed(peer, "BATCH");
+        hc_peer_malformed(peer, "BATCH", wrong_length);
         return;
     }
     (void)memcpy(&head, data, sizeof(head));
@@ -633,7 +638,7 @@ static void batch_arrived(struct hc_peer *peer, const void *data, size_t len)
         if (len >= sizeof(item))
             (void)memcpy(&item, next, sizeof(item));
         if (len < sizeof(item) || hc_align_up((size_t)item.size, 8) > len - sizeof(item)) {
-            hc_peer_malformed(peer, "BATCH");
+            hc_peer_malformed(peer, "BATCH", "its end cuts a message");
             return;
         }
         take_item(peer, &head, &item, next + sizeof(item));
@@ -668,9 +673,12 @@ static void rts_arrived(struct hc_peer *peer, const void *data, size_t len)
     struct hc_match_key key;
     if (len >= sizeof(rts))
         (void)memcpy(&rts, data, sizeof(rts));
-    if (len < sizeof(rts) || rts.rkey_len != len - sizeof(rts) || rts.offer > HC_OFFER_SELF ||
-        !check_match(&rts.match, &key)) {
-        hc_peer_malformed(peer, "RTS");
+    if (len < sizeof(rts) || rts.rkey_len != len - sizeof(rts)) {
+        hc_peer_malformed(peer, "RTS", wrong_length);
+        return;
+    }
+    if (rts.offer > HC_OFFER_SELF || !check_match(&rts.match, &key)) {
+        hc_peer_malformed(peer, "RTS", rts.offer > HC_OFFER_SELF ? "its offer is unknown" : wrong_envelope);
         return;
     }
     const struct hc_rndv_offer offer = {
@@ -696,7 +704,7 @@ static void payload_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_payload head;
     if (len <= sizeof(head)) {
-        hc_peer_malformed(peer, "PAYLOAD");
+        hc_peer_malformed(peer, "PAYLOAD", wrong_length);
         return;
     }
     (void)memcpy(&head, data, sizeof(head));
@@ -704,7 +712,7 @@ static void payload_arrived(struct hc_peer *peer, const void *data, size_t len)
     size_t size = len - sizeof(head);
     struct hcomm_message *message = find_kept(peer, head.send_id);
     if (message && (!message->guard_generation || message->size != size)) {
-        hc_peer_malformed(peer, "PAYLOAD");
+        hc_peer_malformed(peer, "PAYLOAD", "it is not what was announced");
         return;
     }
     if (message) {
@@ -719,11 +727,18 @@ static void barrier_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_barrier message;
     if (len != sizeof(message)) {
-        hc_peer_malformed(peer, "BARRIER");
+        hc_peer_malformed(peer, "BARRIER", wrong_length);
         return;
     }
     (void)memcpy(&message, data, sizeof(message));
     hc_barrier_arrive(peer->context, peer->rank, &message);
+}
+
+static HC_COLD void unknown_arrived(struct hc_peer *peer, uint8_t id)
+{
+    char why[32];
+    (void)snprintf(why, sizeof(why), "its kind is %u", id);
+    hc_peer_malformed(peer, "unknown", why);
 }
 
 static HC_NOINLINE void dispatch(struct hc_peer *peer, uint8_t id, const void *data, size_t len)
@@ -774,7 +789,7 @@ static HC_NOINLINE void dispatch(struct hc_peer *peer, uint8_t id, const void *d
         barrier_arrived(peer, data, len);
         break;
     default:
-        hc_peer_malformed(peer, "unknown");
+        unknown_arrived(peer, id);
     }
 }
 

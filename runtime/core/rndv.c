@@ -498,6 +498,8 @@ unsigned hc_rndv_advance(struct hc_peer *peer)
 
 /* ---- what arrives ---- */
 
+static const char wrong_length[] = "its length is wrong";
+
 /* The request a peer names by id: it must be of that kind and with that peer, and a send must be out: one
  * that is queued still has an item in the queue that refers to it. */
 static struct hcomm_request *named_request(struct hc_peer *peer, uint64_t id, enum hc_request_kind kind)
@@ -562,10 +564,14 @@ static void take_cts(struct hcomm_request *request, const struct hc_wire_cts *ct
         refuse_withdrawn(request, cts);
         return;
     }
+    if (cts->accept == 0 || cts->accept > request->capacity) {
+        hc_peer_malformed(request->peer, "CTS", "it asks for more than was announced, or for nothing");
+        return;
+    }
     if (request->shared && !request->finished)
         leave_invitation(request); /* the receiver found that it cannot copy either */
-    if (request->remote_id || request->finished || cts->accept == 0 || cts->accept > request->capacity)
-        hc_peer_malformed(request->peer, "CTS");
+    if (request->remote_id || request->finished)
+        hc_peer_unsuited(request->peer, "CTS");
     else if (!request->payload_sent) /* else this crossed it, and it ends the receive */
         follow_cts(request, cts, rkey);
 }
@@ -576,7 +582,7 @@ void hc_rndv_cts_arrived(struct hc_peer *peer, const void *data, size_t len)
     if (len >= sizeof(cts))
         (void)memcpy(&cts, data, sizeof(cts));
     if (len < sizeof(cts) || cts.rkey_len != len - sizeof(cts)) {
-        hc_peer_malformed(peer, "CTS");
+        hc_peer_malformed(peer, "CTS", wrong_length);
         return;
     }
     struct hcomm_request *request = named_request(peer, cts.send_id, HC_REQUEST_SEND);
@@ -590,7 +596,7 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_data head;
     if (len <= sizeof(head)) {
-        hc_peer_malformed(peer, "DATA");
+        hc_peer_malformed(peer, "DATA", wrong_length);
         return;
     }
     (void)memcpy(&head, data, sizeof(head));
@@ -598,8 +604,12 @@ void hc_rndv_data_arrived(struct hc_peer *peer, const void *data, size_t len)
     struct hcomm_request *request = named_request(peer, head.recv_id, HC_REQUEST_RECV);
     if (!request)
         return; /* given up meanwhile */
-    if (request->transferring || head.offset > request->accept || len > request->accept - head.offset) {
-        hc_peer_malformed(peer, "DATA");
+    if (head.offset > request->accept || len > request->accept - head.offset) {
+        hc_peer_malformed(peer, "DATA", "it reaches beyond the message");
+        return;
+    }
+    if (request->transferring) {
+        hc_peer_unsuited(peer, "DATA");
         return;
     }
     hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_RECEIVED, len);
@@ -620,15 +630,19 @@ void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len)
 {
     struct hc_wire_placed placed;
     if (len != sizeof(placed)) {
-        hc_peer_malformed(peer, "PLACED");
+        hc_peer_malformed(peer, "PLACED", wrong_length);
         return;
     }
     (void)memcpy(&placed, data, sizeof(placed));
     struct hcomm_request *request = named_request(peer, placed.recv_id, HC_REQUEST_RECV);
     if (!request)
         return; /* given up meanwhile */
-    if (!request->share_pool || placed.bytes > request->accept - request->finished) {
-        hc_peer_malformed(peer, "PLACED");
+    if (!request->share_pool) {
+        hc_peer_unsuited(peer, "PLACED");
+        return;
+    }
+    if (placed.bytes > request->accept - request->finished) {
+        hc_peer_malformed(peer, "PLACED", "it tells of more than was left to place");
         return;
     }
     request->finished += (size_t)placed.bytes;
@@ -676,7 +690,7 @@ void hc_rndv_fin_arrived(struct hc_peer *peer, uint8_t wire_id, const void *data
 {
     struct hc_wire_fin fin;
     if (len != sizeof(fin)) {
-        hc_peer_malformed(peer, "FIN");
+        hc_peer_malformed(peer, wire_id == HC_WIRE_NACK ? "NACK" : "FIN", wrong_length);
         return;
     }
     (void)memcpy(&fin, data, sizeof(fin));
@@ -745,7 +759,7 @@ void hc_rndv_withdraw_arrived(struct hc_peer *peer, const void *data, size_t len
 {
     struct hc_wire_fin withdraw;
     if (len != sizeof(withdraw)) {
-        hc_peer_malformed(peer, "WITHDRAW");
+        hc_peer_malformed(peer, "WITHDRAW", wrong_length);
         return;
     }
     (void)memcpy(&withdraw, data, sizeof(withdraw));
@@ -766,8 +780,12 @@ void hc_rndv_payload_arrived(struct hc_peer *peer, uint64_t send_id, const void 
     hcomm_status_t status = HCOMM_OK;
     if (!request)
         return; /* fetched, or given up meanwhile */
-    if (!request->lent || request->size != size || request->ops || request->staged) {
-        hc_peer_malformed(peer, "PAYLOAD");
+    if (!request->lent || request->size != size) {
+        hc_peer_malformed(peer, "PAYLOAD", "it is not what was announced");
+        return;
+    }
+    if (request->ops || request->staged) {
+        hc_peer_unsuited(peer, "PAYLOAD");
         return;
     }
     if (request->on_device)
