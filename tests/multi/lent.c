@@ -9,6 +9,7 @@
 
 #include <linux/capability.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -165,6 +166,30 @@ static void races(size_t size)
     }
 }
 
+/* The sender's buffer does not exist any more when the send is over, mostly because the receiver is too late
+ * to fetch from it. */
+static void unmapped(size_t size)
+{
+    unsigned char *own = buffer;
+    unsigned random = 5;
+    for (unsigned i = 1; i <= RACES; i++) {
+        unsigned late = check_random(&random);
+        CALL(hcomm_barrier(world));
+        if (rank == 0) {
+            buffer = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            CHECK(buffer != MAP_FAILED);
+            fill(size, i);
+            prefer_lending();
+            CALL(hcomm_send(buffer, size, 1, TAG, world));
+            CHECK(munmap(buffer, size) == 0);
+        } else {
+            pause_for(10000 + late % 12000);
+            receive(size, i);
+        }
+    }
+    buffer = own;
+}
+
 /* Several of one window, each on a tag of its own, end in any order; the receiver takes what is oldest. */
 static void windows(size_t size)
 {
@@ -271,6 +296,8 @@ int main(void)
     lends(communicators, 32768);
     lends(races, 32768);
     lends(races, 16384);
+    lends(unmapped, 20000);
+    lends(unmapped, LARGEST);
     if (rank == 0)
         CHECK(check_counter("lent_back") > 0);
     lends(denied, 32768);
