@@ -70,6 +70,21 @@ static void start_flush(struct hc_peer *peer, struct flush *flush, uint64_t dead
         flush->done = true;
 }
 
+/* The eps go, because a late done() must not write to freed memory. Returns the first rank's peer, or NULL.
+ */
+static const struct hc_peer *fail_unflushed(const struct flush_set *set)
+{
+    const struct hc_peer *first = NULL;
+    for (uint32_t rank = 0; rank < set->context->job->size; rank++) {
+        if (flushed(set, rank))
+            continue;
+        struct hc_peer *peer = set->context->peers[rank];
+        hc_peer_fail(peer, HCOMM_ERR_TIMEOUT, "not flushed before the deadline");
+        first = first ? first : peer;
+    }
+    return first;
+}
+
 static hcomm_status_t flush_eps(struct hcomm_context *context, int timeout_ms)
 {
     struct flush_set set = {context, calloc(context->job->size, sizeof(struct flush))};
@@ -80,14 +95,14 @@ static hcomm_status_t flush_eps(struct hcomm_context *context, int timeout_ms)
         if (context->peers[rank] && context->peers[rank]->state == HC_PEER_READY)
             start_flush(context->peers[rank], &set.flushes[rank], deadline);
     hcomm_status_t status = hc_wait(context, all_flushed, &set, NULL, timeout_ms);
-    if (status != HCOMM_OK)
-        /* a late done() must not write to freed memory: the eps go first */
-        for (uint32_t rank = 0; rank < context->job->size; rank++)
-            if (!flushed(&set, rank))
-                hc_peer_fail(context->peers[rank], HCOMM_ERR_TIMEOUT, "not flushed before the deadline");
+    const struct hc_peer *late = fail_unflushed(&set);
     (void)hc_peer_progress(context);
     free(set.flushes);
-    return status;
+    if (status != HCOMM_ERR_TIMEOUT)
+        return status;
+    return hc_error(HCOMM_ERR_TIMEOUT,
+                    "hcomm_finalize: %s has not taken all messages within %d ms (setting timeout_ms)",
+                    late ? hc_peer_name(late) : "a rank", timeout_ms);
 }
 
 static bool fence_is_done(void *arg)
@@ -243,26 +258,37 @@ static hcomm_status_t fence(struct hcomm_context *context)
     return status;
 }
 
+/* The first thing that went wrong, in words: what comes after it sets the thread's error, too. */
+struct trouble {
+    hcomm_status_t status;
+    char why[512];
+};
+
+static void note(struct trouble *trouble, hcomm_status_t status)
+{
+    if (status == HCOMM_OK || trouble->status != HCOMM_OK)
+        return;
+    trouble->status = status;
+    (void)snprintf(trouble->why, sizeof(trouble->why), "%s", hc_error_detail());
+}
+
 static hcomm_status_t leave(struct hcomm_context *context)
 {
     int timeout_ms = context->settings.timeout_ms;
-    char why[512] = "";
-    hcomm_status_t streams = hc_streams_drain(context);
-    if (streams != HCOMM_OK)
-        (void)snprintf(why, sizeof(why), "%s", hc_error_detail());
+    struct trouble trouble = {.status = HCOMM_OK};
+    note(&trouble, hc_streams_drain(context));
     hcomm_status_t queues = hc_wait(context, queues_are_empty, context, NULL, timeout_ms);
     if (queues == HCOMM_ERR_TIMEOUT)
         queues =
             hc_error(HCOMM_ERR_TIMEOUT, "hcomm_finalize: messages are still queued after %d ms", timeout_ms);
+    note(&trouble, queues);
     context->finalizing = true;
     hc_device_imports_drop(context); /* their owners free them after the fence */
-    hcomm_status_t flushes = flush_eps(context, timeout_ms);
+    note(&trouble, flush_eps(context, timeout_ms));
     hcomm_status_t fenced = fence(context);
-    if (fenced != HCOMM_OK)
+    if (fenced != HCOMM_OK || trouble.status == HCOMM_OK)
         return fenced;
-    if (streams != HCOMM_OK)
-        return hc_error(streams, "%s", why);
-    return queues != HCOMM_OK ? queues : flushes;
+    return hc_error(trouble.status, "%s", trouble.why);
 }
 
 HCOMM_API hcomm_status_t hcomm_finalize(hcomm_handle_t handle)

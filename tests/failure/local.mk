@@ -1,7 +1,9 @@
 # What happens when processes die.
-check_PROGRAMS += tests/failure/late tests/failure/traffic tests/failure/survivors tests/failure/halfway
+check_PROGRAMS += tests/failure/late tests/failure/unread tests/failure/traffic tests/failure/survivors tests/failure/halfway
 tests_failure_late_SOURCES = tests/failure/late.c
 tests_failure_late_LDADD = libhcommrt.la
+tests_failure_unread_SOURCES = tests/failure/unread.c
+tests_failure_unread_LDADD = libhcommrt.la
 tests_failure_traffic_SOURCES = tests/failure/traffic.c
 tests_failure_traffic_LDADD = libhcommrt.la
 tests_failure_survivors_SOURCES = tests/failure/survivors.c
