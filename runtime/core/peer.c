@@ -492,5 +492,6 @@ void hc_core_ep_failed(void *arg, struct hc_ep *ep, hcomm_status_t status)
     char detail[256];
     (void)snprintf(detail, sizeof(detail), "connection to %s broke: %s", hc_peer_name(peer),
                    hc_status_text(status));
-    hc_peer_fail(peer, status == HCOMM_ERR_UNREACHABLE ? status : HCOMM_ERR_PEER_LOST, detail);
+    bool told = status == HCOMM_ERR_UNREACHABLE || status == HCOMM_ERR_PROTOCOL;
+    hc_peer_fail(peer, told ? status : HCOMM_ERR_PEER_LOST, detail);
 }

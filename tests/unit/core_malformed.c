@@ -65,6 +65,19 @@ Test(core_malformed, wrong_lengths_and_unknown_kinds_end_the_connection)
     }
 }
 
+/* What a transport itself finds, as shm in a ring. */
+Test(core_malformed, what_a_transport_finds_malformed_is_no_lost_peer)
+{
+    struct hcomm_context *context = fake_context();
+    hc_core_ep_failed(context, context->peers[1]->ep, HCOMM_ERR_PROTOCOL);
+    expect_end(context, "broke");
+    fake_context_free(context);
+    context = fake_context();
+    hc_core_ep_failed(context, context->peers[1]->ep, HCOMM_ERR_IO);
+    cr_assert_eq(context->peers[1]->failure, HCOMM_ERR_PEER_LOST);
+    fake_context_free(context);
+}
+
 static struct hc_wire_rts rts_of(const struct hcomm_context *context, bool lent)
 {
     return (struct hc_wire_rts){
