@@ -22,7 +22,7 @@ HC_MAN_SOURCES = \
 	docs/man/hcomm_wait.3.scd \
 	docs/man/hcommrun.1.scd \
 	docs/man/npusim.7.scd
-EXTRA_DIST += $(HC_MAN_SOURCES) docs/architecture.md docs/npu.md docs/performance.md
+EXTRA_DIST += $(HC_MAN_SOURCES) docs/architecture.md docs/limits.md docs/npu.md docs/performance.md
 
 HC_MAN_PAGES = $(HC_MAN_SOURCES:.scd=)
 if HAVE_MAN_PAGES

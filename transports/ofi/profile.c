@@ -56,7 +56,7 @@ const struct hc_ofi_profile hc_ofi_profiles[] = {
         .overhead = 2e-6,
     },
     {
-        /* Slower than net (docs/performance.md). Longer messages, with rxm's header, would exceed its buffer
+        /* Slower than net (docs/limits.md). Longer messages, with rxm's header, would exceed its buffer
          * of 16 KiB: it would fetch them, and others would overtake. */
         .name = "ofi:tcp:rxm",
         .provider = "tcp;ofi_rxm",
