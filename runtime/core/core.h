@@ -89,6 +89,7 @@ struct hc_peer {
     size_t lend_min;         /* payloads from it on may be lent (lend.h) */
     struct hc_lender lender; /* whether to */
     unsigned num_lent;       /* messages that are lent to it, and use credit */
+    unsigned num_joined;     /* of these, such that it is fetching */
     uint64_t fetched_at;     /* clock, when it last said that it had fetched one */
     bool taking_back;        /* the payloads of some of them are sent, of others not yet */
     uint64_t no_room_at;     /* clock of the last progress that found no room for them */
@@ -175,8 +176,10 @@ struct hcomm_request {
     bool shared;                      /* SEND: the receiver copies, too, and says when it is over */
     /* lent messages (lend.c) */
     uint64_t lent_at;                 /* SEND: clock; in context->lent; 0: it is not */
+    bool joined;                      /* SEND: the receiver fetches, and has invited to copy, too */
+    size_t placed;                    /* SEND: bytes put into the receiver's memory then */
     bool payload_sent;                /* SEND: it is being taken back */
-    uint32_t fetch_ns;                /* RECV: how long fetching it took */
+    uint32_t fetch_ns;                /* RECV: how long fetching it took, without the sender's part */
     bool overtaken;                   /* RECV: it was taken back: the payload is coming */
     bool lent;                        /* RECV: it was when its RTS came */
     uint32_t guard, guard_generation; /* RECV: index and generation of the peer's share; 0: do not fetch */

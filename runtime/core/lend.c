@@ -1,6 +1,7 @@
 #include "runtime/core/lend.h"
 
 #include "runtime/base/copy.h"
+#include "runtime/core/mapped.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
 #include "runtime/core/rndv.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 
 enum {
-    PATIENCE_NS = 15000,  /* since the peer fetched anything */
+    PATIENCE_NS = 15000,  /* since the peer fetched anything; again for each that it is fetching */
     OVERDUE_NS = 1000000, /* whatever else it fetches meanwhile */
 };
 
@@ -54,6 +55,8 @@ void hc_lend_end(struct hcomm_request *request)
         return;
     struct hc_peer *peer = request->peer;
     request->lent_at = 0;
+    peer->num_joined -= request->joined;
+    request->joined = false;
     hc_list_remove(&request->stream_node);
     if (--peer->num_lent == 0)
         peer->taking_back = false; /* also when the rest was fetched before there was room for it */
@@ -67,6 +70,7 @@ void hc_lend_refused(struct hcomm_request *request)
         return;
     hc_lender_gave_up(&request->peer->lender);
     hc_lend_end(request);
+    request->placed = 0; /* and sent once more */
 }
 
 void hc_lend_fetched(struct hcomm_request *request, uint32_t ns)
@@ -79,6 +83,41 @@ void hc_lend_fetched(struct hcomm_request *request, uint32_t ns)
         return;
     hc_lender_fetched(&peer->lender, request->capacity, ns, peer->num_lent == 1,
                       peer->fetched_at - request->lent_at);
+}
+
+static hcomm_status_t place_parts(struct hcomm_request *request)
+{
+    size_t size = 0;
+    hcomm_status_t status;
+    do {
+        status = hc_mapped_copy_part(request, &size);
+        request->placed += status == HCOMM_OK ? size : 0;
+    } while (status == HCOMM_OK && size);
+    return status;
+}
+
+void hc_lend_join(struct hcomm_request *request, const struct hc_wire_cts *cts, const void *rkey)
+{
+    struct hc_peer *peer = request->peer;
+    if (request->joined) {
+        hc_peer_unsuited(peer, "CTS");
+        return;
+    }
+    request->joined = true;
+    peer->num_joined++;
+    peer->fetched_at = hc_clock_ns();
+    if (!hc_mapped_accept(request, cts, rkey)) /* the receiver does it alone */
+        return;
+    request->accept = (size_t)cts->accept;
+    hcomm_status_t status = place_parts(request);
+    hc_mapped_decline(request);
+    const struct hc_wire_placed placed = {.recv_id = cts->recv_id, .bytes = request->placed};
+    if (status != HCOMM_OK) {
+        hc_log_debug("lent to %s: %s; its payload is sent", hc_peer_name(peer), hc_error_detail());
+        request->lent_at = 1; /* overdue: what was claimed is missing */
+    } else if (placed.bytes) {
+        hc_control_send(peer, HC_WIRE_PLACED, &placed, sizeof(placed));
+    }
 }
 
 /* ---- taking back ---- */
@@ -159,9 +198,10 @@ static unsigned take_back(struct hc_peer *peer)
 
 static bool is_late(const struct hcomm_request *request, uint64_t now)
 {
-    uint64_t since =
-        request->lent_at > request->peer->fetched_at ? request->lent_at : request->peer->fetched_at;
-    return now > since + PATIENCE_NS || now > request->lent_at + OVERDUE_NS;
+    const struct hc_peer *peer = request->peer;
+    uint64_t since = request->lent_at > peer->fetched_at ? request->lent_at : peer->fetched_at;
+    uint64_t patience = (uint64_t)PATIENCE_NS * (1 + peer->num_joined); /* they may all end together */
+    return now > since + patience || now > request->lent_at + OVERDUE_NS;
 }
 
 unsigned hc_lend_progress(struct hcomm_context *context)

@@ -108,7 +108,8 @@ static hcomm_status_t copy(struct hcomm_request *request, size_t from, size_t si
 hcomm_status_t hc_mapped_copy_part(struct hcomm_request *request, size_t *size)
 {
     size_t from = 0, len = 0;
-    size_t least = hc_mapped_is_direct(request) ? MAPPED_PART_MIN : SYSCALL_PART_MIN;
+    size_t least = hc_mapped_is_direct(request) ? (size_t)MAPPED_PART_MIN
+                                                : hc_smaller(SYSCALL_PART_MIN, request->accept / 4);
     enum hc_share_end end = request->kind == HC_REQUEST_RECV ? HC_SHARE_FRONT : HC_SHARE_BACK;
     if (!hc_share_claim(request->share, request->share_generation, end, request->accept, least,
                         request->peer->attr->rma_max, &from, &len)) {

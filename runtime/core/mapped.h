@@ -8,6 +8,9 @@
  *   both: the receiver copies at once and invites the sender (CTS with SHARE); each claims parts from a
  *   share (runtime/base/share.h) until nothing is left.
  *
+ * Lent messages (lend.h) take the last way, too; their sender copies what it can claim when the invitation
+ * comes.
+ *
  * The share belongs to the receive: when that ends or is given up, closing it keeps the sender from claiming
  * more. Lock held.
  */

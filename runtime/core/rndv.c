@@ -164,8 +164,10 @@ static void end_if_over(struct hcomm_request *request)
 static void transfer_failed(struct hcomm_request *request, hcomm_status_t status)
 {
     bool untouched = !hc_mapped_end(request) && !request->finished;
-    /* RMA turned out impossible for this peer before anything was moved: pieces do. */
-    if (request->kind == HC_REQUEST_RECV && status == HCOMM_ERR_UNSUPPORTED && !request->ops && untouched) {
+    /* RMA turned out impossible for this peer before anything was moved: pieces do. What a lender has put by
+     * then it sends once more, afterwards. */
+    if (request->kind == HC_REQUEST_RECV && status == HCOMM_ERR_UNSUPPORTED && !request->ops &&
+        (untouched || request->lent)) {
         fall_back_to_pieces(request);
         return;
     }
@@ -212,11 +214,27 @@ static void end_placing(struct hcomm_request *request)
     hc_peer_set_pending(request->peer);
 }
 
-/* Copy one part of a message that lies in mapped memory; false as below. */
+/* Whether what was fetched of a lent message since then counts. The guard shows that, also when fetching
+ * failed: the memory may be gone. */
+static bool fetch_counts(struct hcomm_request *request, uint64_t start)
+{
+    request->activity = hc_clock_ns();
+    request->fetch_ns += (uint32_t)(request->activity - start);
+    if (hc_lend_is_valid(request))
+        return true;
+    request->overtaken = true;
+    (void)hc_mapped_end(request); /* the sender is past its part */
+    return false;
+}
+
+/* Copy one part of a message that is shared out; false as below. */
 static bool advance_mapped(struct hcomm_request *request)
 {
     size_t size = 0;
+    uint64_t start = request->guard_generation ? hc_clock_ns() : 0;
     hcomm_status_t status = hc_mapped_copy_part(request, &size);
+    if (request->guard_generation && !fetch_counts(request, start))
+        return false;
     if (status < 0) {
         transfer_failed(request, status);
         return false;
@@ -234,19 +252,14 @@ static bool advance_mapped(struct hcomm_request *request)
     return false;
 }
 
-/* Fetch a message that is lent, at once (HC_CAP_SHARE), or not now. What it was worth shows the guard, also
- * when it failed: the memory may be gone. */
+/* Fetch a message that is lent, at once (HC_CAP_SHARE), or not now. */
 static bool fetch_lent(struct hcomm_request *request)
 {
     size_t size = 0;
     uint64_t start = hc_clock_ns();
     hcomm_status_t status = hc_piece_get(request, transfer_done, &size);
-    request->activity = hc_clock_ns();
-    request->fetch_ns = (uint32_t)(request->activity - start);
-    if (!hc_lend_is_valid(request)) {
-        request->overtaken = true;
+    if (!fetch_counts(request, start))
         return false;
-    }
     if (status == HCOMM_AGAIN)
         return false;
     hc_assert(status != HCOMM_IN_PROGRESS);
@@ -268,10 +281,10 @@ static bool advance_once(struct hcomm_request *request)
     if (request->issued == request->accept || request->ops >= ops_limit(request) ||
         !use_bandwidth(request, 0) || request->overtaken)
         return false;
-    if (request->guard_generation)
-        return fetch_lent(request);
     if (request->share)
         return advance_mapped(request);
+    if (request->guard_generation)
+        return fetch_lent(request);
     size_t size = 0;
     hcomm_status_t status = hc_piece_issue(request, transfer_done, &size);
     if (status == HCOMM_AGAIN)
@@ -341,7 +354,8 @@ static void ask_for_pieces(struct hcomm_request *request)
     };
     request->offer_kind = HC_OFFER_RKEY;
     request->guard_generation = 0;
-    if (hc_mapped_offers(request->peer, request->buf, request->accept) && ask_to_place(request, 0))
+    if (!request->lent && hc_mapped_offers(request->peer, request->buf, request->accept) &&
+        ask_to_place(request, 0))
         return;
     hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_PIPELINE, 1);
     hc_control_send(request->peer, HC_WIRE_CTS, &cts, sizeof(cts));
@@ -360,7 +374,7 @@ static void fall_back_to_pieces(struct hcomm_request *request)
     } else {
         peer->ipc_useless = true;
     }
-    request->issued = 0;
+    request->issued = request->finished = 0;
     ask_for_pieces(request);
 }
 
@@ -407,7 +421,7 @@ static void start_receive(struct hcomm_request *request, const void *rkey, size_
     hc_counter_add(&request->context->counters, HC_COUNTER_DEVICE_RDMA, request->on_device);
     if (hc_mapped_is_direct(request))
         hc_counter_add(&request->context->counters, HC_COUNTER_RNDV_MAPPED, 1);
-    if (hc_mapped_shares(request) && !request->guard_generation)
+    if (hc_mapped_shares(request))
         (void)ask_to_place(request, HC_CTS_FLAG_SHARE); /* else the receiver copies alone */
     begin_transfer(request);
 }
@@ -545,6 +559,10 @@ static void refuse_withdrawn(struct hcomm_request *request, const struct hc_wire
 /* Send what the receiver wants, or put it there, or help it. */
 static void follow_cts(struct hcomm_request *request, const struct hc_wire_cts *cts, const void *rkey)
 {
+    if (request->lent_at && (cts->flags & HC_CTS_FLAG_SHARE)) {
+        hc_lend_join(request, cts, rkey);
+        return;
+    }
     hc_lend_refused(request);
     request->remote_id = cts->recv_id;
     request->shared = cts->flags & HC_CTS_FLAG_SHARE;
@@ -635,8 +653,8 @@ void hc_rndv_placed_arrived(struct hc_peer *peer, const void *data, size_t len)
     }
     (void)memcpy(&placed, data, sizeof(placed));
     struct hcomm_request *request = named_request(peer, placed.recv_id, HC_REQUEST_RECV);
-    if (!request)
-        return; /* given up meanwhile */
+    if (!request || (request->lent && !request->share_pool))
+        return; /* given up meanwhile, or all of it comes once more */
     if (!request->share_pool) {
         hc_peer_unsuited(peer, "PLACED");
         return;
@@ -667,7 +685,8 @@ static void sender_answered(struct hc_peer *peer, const struct hc_wire_fin *fin)
     struct hcomm_request *request = named_request(peer, fin->id, HC_REQUEST_SEND);
     if (!request || (request->transferring && !request->placing))
         return; /* given up meanwhile */
-    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT, request->capacity - request->finished);
+    hc_counter_add(&peer->context->counters, HC_COUNTER_BYTES_SENT,
+                   request->capacity - request->finished - request->placed);
     if (fin->status == HCOMM_OK)
         hc_lend_fetched(request, fin->ns);
     hc_counter_add(&peer->context->counters, HC_COUNTER_DEVICE_RDMA, request->on_device && request->mem);

@@ -140,7 +140,7 @@ _Static_assert(sizeof(struct hc_wire_data) == 16, "wire size");
 struct hc_wire_fin {
     uint64_t id;
     int32_t status; /* hcomm_status_t */
-    uint32_t ns;    /* FIN of a lent message: how long fetching it took */
+    uint32_t ns;    /* FIN of a lent message: how long fetching it took, or a part of it */
 };
 _Static_assert(sizeof(struct hc_wire_fin) == 16, "wire size");
 

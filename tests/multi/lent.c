@@ -101,6 +101,21 @@ static void late_and_truncated(size_t size)
     }
 }
 
+/* Of which a part is received, by both sides where that is long enough. */
+static void truncated(size_t size)
+{
+    for (unsigned i = 1; i <= LATE; i++) {
+        CALL(hcomm_barrier(world));
+        if (rank == 0) {
+            send_and_overwrite(size, i);
+        } else {
+            size_t room = size - i * sizeof(int);
+            EXPECT(HCOMM_ERR_TRUNCATED, hcomm_recv(buffer, room, 0, TAG, world, NULL));
+            verify(room, i);
+        }
+    }
+}
+
 /* Both send before they receive. */
 static void head_to_head(size_t size)
 {
@@ -290,17 +305,22 @@ int main(void)
     lends(late_receives, 16384);
     lends(late_receives, LARGEST);
     lends(late_and_truncated, 24000);
+    lends(truncated, LARGEST);
     lends(head_to_head, 24576);
     lends(probed, 16384);
     lends(windows, 20000);
+    lends(windows, LARGEST);
     lends(communicators, 32768);
     lends(races, 32768);
     lends(races, 16384);
     lends(unmapped, 20000);
     lends(unmapped, LARGEST);
+    lends(races, LARGEST);
     if (rank == 0)
         CHECK(check_counter("lent_back") > 0);
-    lends(denied, 32768);
+    if (rank == 0)
+        CHECK(check_counter("bytes_placed") > 0);
+    lends(denied, LARGEST);
     lends(left_over, 16384);
     free(buffer);
     CALL(hcomm_finalize(check_handle));

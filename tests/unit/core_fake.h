@@ -20,8 +20,8 @@ enum { FAKE_WINDOW = 1 << 20, FAKE_EAGER = 2048, FAKE_SENT_MAX = 256 };
 /* What the transport does, and what it was asked for. */
 static struct {
     bool full; /* no room for messages */
-    hcomm_status_t get;
-    unsigned tried[FAKE_SENT_MAX], sent[FAKE_SENT_MAX], gets; /* messages by id */
+    hcomm_status_t get, put;
+    unsigned tried[FAKE_SENT_MAX], sent[FAKE_SENT_MAX], gets, puts; /* messages by id */
     struct hc_share own[HC_SHARES], peers[HC_SHARES];
     struct hc_share_pool pool;
 } fake;
@@ -56,6 +56,14 @@ static hcomm_status_t fake_get(struct hc_ep *ep, void *local, size_t len, struct
     if (fake.get == HCOMM_OK)
         (void)memset(local, 'g', len);
     return fake.get;
+}
+
+static hcomm_status_t fake_put(struct hc_ep *ep, const void *local, size_t len, struct hc_mem *mem,
+                               uint64_t remote, struct hc_rkey *rkey, struct hc_op *op)
+{
+    (void)ep, (void)local, (void)len, (void)mem, (void)remote, (void)rkey, (void)op;
+    fake.puts++;
+    return fake.put;
 }
 
 static struct hc_share_pool *fake_shares(struct hc_iface *iface)
@@ -122,6 +130,7 @@ static const struct hc_transport fake_transport = {
     .am_short = fake_short,
     .am_bcopy = fake_bcopy,
     .get = fake_get,
+    .put = fake_put,
     .shares = fake_shares,
     .ep_share = fake_ep_share,
     .mem_reg = fake_mem_reg,
