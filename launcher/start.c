@@ -13,7 +13,8 @@
 #include <sys/resource.h>
 
 enum {
-    OWN_FILES = 32, /* hcommrun's own descriptors, and PMIx's */
+    OWN_FILES = 32,         /* hcommrun's own descriptors, and PMIx's */
+    STACK_MIN = 256 * 1024, /* bytes; PMIx dies with 192 KiB */
     FILES_PER_RANK =
         2, /* at least: standard output and error; a PMIx connection and standard input may come */
 };
@@ -93,8 +94,22 @@ static hcomm_status_t start_app(struct hc_launch *launch, const struct hc_app *a
     return status;
 }
 
+/* Functions of libpmix have frames of more than 128 KiB; with less than this the server dies in them. */
+static hcomm_status_t check_stack(void)
+{
+    struct rlimit stack = {.rlim_cur = RLIM_INFINITY};
+    (void)getrlimit(RLIMIT_STACK, &stack);
+    if (stack.rlim_cur >= STACK_MIN)
+        return HCOMM_OK;
+    return hc_error(HCOMM_ERR_LIMIT, "the stack is limited to %llu KiB, PMIx needs %d; raise it (ulimit -s)",
+                    (unsigned long long)stack.rlim_cur / 1024, STACK_MIN / 1024);
+}
+
 hcomm_status_t hc_start_raise_limits(struct hc_launch *launch)
 {
+    hcomm_status_t status = check_stack();
+    if (status != HCOMM_OK)
+        return status;
     uint32_t ranks = launch->options->num_ranks;
     uint64_t needed = OWN_FILES + (uint64_t)FILES_PER_RANK * ranks;
     launch->files = (struct rlimit){.rlim_cur = 1024, .rlim_max = 1024};

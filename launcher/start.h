@@ -7,7 +7,7 @@
 /*
  * Raise hcommrun's own limit of open files as far as it goes; ranks keep what the user set. Before anything
  * else is opened, as PMIx ends the process when it gets no descriptors. HCOMM_ERR_LIMIT when the ranks cannot
- * all be served.
+ * all be served, or the stack is too small for PMIx.
  */
 hcomm_status_t hc_start_raise_limits(struct hc_launch *launch) HC_MUST_CHECK;
 

@@ -58,6 +58,8 @@ expect_err 'exited with code 3' "one of 40 failures is reported"
 
 (ulimit -n 40 && run -n 30 true && [ "$code" -eq 125 ] && grep -q 'open files, the limit is 40; raise' "$work/err") ||
 	fail "too few descriptors are said"
+(ulimit -s 128 && run -n 2 true && [ "$code" -eq 125 ] && grep -q 'stack is limited to 128 KiB.*raise' "$work/err") ||
+	fail "too small a stack is said"
 run -n 2 "$HCOMMRUN" -n 2 "$CLIENT" modex
 expect_code 0 "hcommrun under hcommrun"
 
