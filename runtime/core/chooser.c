@@ -26,12 +26,17 @@ static uint32_t period_of(const struct hc_chooser_class *class)
     return HC_CHOOSER_PERIOD * (lost ? (uint32_t)lost : 1);
 }
 
-/* At the start both ways alternate, until one takes twice as long in its best block. */
-static bool is_starting(const struct hc_chooser_class *class)
+/* Whether one way takes twice as long in its best block; both are known then. */
+static bool is_clear(const struct hc_chooser_class *class)
 {
     uint64_t used = class->cost[class->shared], other = class->cost[!class->shared];
-    bool clear = class->run >= HC_CHOOSER_START / 2 && (used > 2 * other || other > 2 * used);
-    return class->run <= HC_CHOOSER_START && !clear;
+    return class->run >= HC_CHOOSER_START / 2 && (used > 2 * other || other > 2 * used);
+}
+
+/* At the start both ways alternate, until it is clear which is faster. */
+static bool is_starting(const struct hc_chooser_class *class)
+{
+    return class->run <= HC_CHOOSER_START && !is_clear(class);
 }
 
 static bool is_over(const struct hc_chooser_class *class)
@@ -60,11 +65,11 @@ static void start_run(struct hc_chooser_class *class)
     start_block(class);
 }
 
-/* Begin as the class of shorter messages goes on, if that one knows both ways: its costs are nearly right,
- * and trials show where not. */
+/* Begin as the class of shorter messages goes on, where that is clear: its costs are nearly right, and trials
+ * show where not. */
 static void start_class(struct hc_chooser_class *class, const struct hc_chooser_class *shorter)
 {
-    if (!shorter || shorter->run <= HC_CHOOSER_START / 2 || is_starting(shorter))
+    if (!shorter || !is_clear(shorter))
         return;
     class->run = HC_CHOOSER_START;
     class->cost[0] = shorter->cost[0];

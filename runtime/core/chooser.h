@@ -10,7 +10,7 @@
  * What is timed is a block of as many messages as are under way at once, from start to end. The way changes
  * for a whole block; what ends while messages of the other way are still under way counts for neither.
  * Trials cost some hundredth, whatever the slower way takes. Longer messages begin with what shorter ones
- * have shown.
+ * have shown clearly.
  * Lock held.
  */
 #ifndef HC_CHOOSER_H

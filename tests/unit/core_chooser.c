@@ -116,11 +116,19 @@ Test(chooser, longer_messages_begin_with_what_shorter_ones_have_shown)
 {
     struct hc_chooser chooser = {0};
     uint64_t clock = 1000;
-    (void)run(&chooser, &clock, 1000, 80000, 40000);
-    cr_assert_eq(run_size(&chooser, 4 * SIZE, &clock, 100, 320000, 160000), 100);
+    (void)run(&chooser, &clock, 1000, 90000, 40000);
+    cr_assert_eq(run_size(&chooser, 4 * SIZE, &clock, 100, 360000, 160000), 100);
     (void)run_size(&chooser, 16 * SIZE, &clock, 4000, 640000, 1280000);
     cr_assert_leq(run_size(&chooser, 16 * SIZE, &clock, 128, 640000, 1280000), trials(0),
                   "where shorter ones were wrong it is learned");
+}
+
+Test(chooser, longer_messages_find_out_themselves_where_shorter_ones_show_little)
+{
+    struct hc_chooser chooser = {0};
+    uint64_t clock = 1000;
+    (void)run(&chooser, &clock, 1000, 30000, 40000);
+    cr_assert_geq(run_size(&chooser, 4 * SIZE, &clock, 200, 320000, 160000), 200 - trials(0));
 }
 
 Test(chooser, change_of_the_faster_way_is_noticed)
