@@ -21,7 +21,10 @@
  * detail says that the buffer is to be kept unchanged until that rank has communicated again.
  *
  * Errors, all calls: HCOMM_ERR_INVALID (rank or tag out of range, NULL buffer), HCOMM_ERR_PEER_LOST,
- * HCOMM_ERR_UNREACHABLE, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_TIMEOUT (blocking calls).
+ * HCOMM_ERR_UNREACHABLE, HCOMM_ERR_NO_MEMORY, HCOMM_ERR_TIMEOUT (blocking calls). Receives and probes from
+ * HCOMM_ANY_SOURCE end with HCOMM_ERR_PEER_LOST when all other members of the communicator are lost; as long
+ * as one lives they wait, and the detail of HCOMM_ERR_TIMEOUT names those that are lost. What came before is
+ * received all the same.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -51,6 +51,66 @@ struct hcomm_comm *hc_comm_find(struct hcomm_context *context, uint64_t id)
     return NULL;
 }
 
+/* The peer of another member that is lost; NULL: it is not, or is this rank. */
+static const struct hc_peer *lost_member(const struct hcomm_comm *comm, int rank)
+{
+    const struct hc_peer *peer = comm->context->peers[hc_comm_world_rank(comm, rank)];
+    return rank != comm->rank && peer && peer->state == HC_PEER_FAILED ? peer : NULL;
+}
+
+/* Beginning with the next rank, so that not everybody connects to rank 0. -1: nobody. */
+static int next_alive(const struct hcomm_comm *comm)
+{
+    for (int step = 1; step < comm->size; step++) {
+        int rank = (int)(((unsigned)comm->rank + (unsigned)step) % (unsigned)comm->size);
+        if (!lost_member(comm, rank))
+            return rank;
+    }
+    return -1;
+}
+
+bool hc_comm_is_deserted(const struct hcomm_comm *comm)
+{
+    return comm->size > 1 && hc_context_has_lost(comm->context) && next_alive(comm) < 0;
+}
+
+struct hc_peer *hc_comm_next_alive(const struct hcomm_comm *comm)
+{
+    int rank = next_alive(comm);
+    return rank < 0 ? NULL : hc_comm_peer(comm, rank);
+}
+
+bool hc_comm_check_deserted(const struct hcomm_comm *comm)
+{
+    if (!hc_context_has_lost(comm->context))
+        return false;
+    struct hc_peer *next = hc_comm_next_alive(comm);
+    if (next)
+        hc_peer_connect(next);
+    return hc_comm_is_deserted(comm);
+}
+
+const char *hc_comm_list_lost(const struct hcomm_comm *comm, char *text, size_t size)
+{
+    enum { RANK_ROOM = 16 };
+    size_t used = 0;
+    text[0] = '\0';
+    for (int rank = 0; rank < comm->size && used + RANK_ROOM < size; rank++)
+        if (lost_member(comm, rank))
+            used += (size_t)snprintf(text + used, size - used, "%s%d", used ? ", " : "", rank);
+    return text;
+}
+
+hcomm_status_t hc_comm_explain_deserted(const struct hcomm_comm *comm, const char *what, int tag)
+{
+    char lost[128];
+    const struct hc_peer *first = lost_member(comm, comm->rank == 0 ? 1 : 0);
+    return hc_error(HCOMM_ERR_PEER_LOST,
+                    "%s from any source, tag %d on communicator '%s': all other ranks are lost (%s): %s",
+                    what, tag, comm->name, hc_comm_list_lost(comm, lost, sizeof(lost)),
+                    first && first->detail ? first->detail : hc_status_text(HCOMM_ERR_PEER_LOST));
+}
+
 static void init_lists(struct hcomm_context *context)
 {
     hc_list_init(&context->comms);

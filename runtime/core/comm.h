@@ -15,6 +15,23 @@ struct hcomm_comm *hc_comm_new(struct hcomm_context *context, uint64_t id, uint3
 /* Its rank of a world rank, -1 when that is not a member. Linear in the size. */
 int hc_comm_rank_of(const struct hcomm_comm *comm, uint32_t world);
 
+/*
+ * Receives and probes from any source end when no member is left that could send. Until then the loss of one
+ * that lives has to be noticed, which takes a connection to it; as nothing ends while it lives, one is
+ * enough.
+ */
+
+/* Whether all other members are lost. Never for a communicator of one, who may still send to itself. */
+bool hc_comm_is_deserted(const struct hcomm_comm *comm);
+/* The same, for who waits: connects to a member that is left, in place of one whose end was noticed. */
+bool hc_comm_check_deserted(const struct hcomm_comm *comm);
+/* Another member that is not known to be lost; NULL: there is none, or no memory. */
+struct hc_peer *hc_comm_next_alive(const struct hcomm_comm *comm);
+/* The lost members' ranks, as far as there is room: "1, 5"; returns text. */
+const char *hc_comm_list_lost(const struct hcomm_comm *comm, char *text, size_t size);
+/* Set the error detail to who is lost, for `what` ("receive", "probe"); HCOMM_ERR_PEER_LOST. */
+hcomm_status_t hc_comm_explain_deserted(const struct hcomm_comm *comm, const char *what, int tag);
+
 /* ---- barrier_shared.c: slots of shared words ---- */
 
 /*

@@ -501,6 +501,13 @@ static inline struct hc_peer *hc_comm_peer(const struct hcomm_comm *comm, int ra
     return hc_peer_get(comm->context, hc_comm_world_rank(comm, rank));
 }
 
+/* Whether any peer of the context has failed; costs a load. */
+static inline bool hc_context_has_lost(const struct hcomm_context *context)
+{
+    /* relaxed: changed and read with the lock */
+    return atomic_load_explicit(&context->counters.value[HC_COUNTER_PEERS_LOST], memory_order_relaxed) > 0;
+}
+
 /* Make world (id 0) and self; also initialises the context's lists of communicators and barriers. */
 hcomm_status_t hc_comm_create_builtin(struct hcomm_context *context) HC_MUST_CHECK;
 /* Free a communicator and what is left of its messages, whatever its state. */

@@ -110,11 +110,6 @@ static bool fence_is_done(void *arg)
     return hc_boot_op_done(arg);
 }
 
-static bool somebody_is_lost(const struct hcomm_context *context)
-{
-    return atomic_load_explicit(&context->counters.value[HC_COUNTER_PEERS_LOST], memory_order_relaxed) > 0;
-}
-
 static hcomm_status_t name_first_lost(const struct hcomm_context *context)
 {
     for (uint32_t rank = 0; rank < context->job->size; rank++)
@@ -214,7 +209,7 @@ static hcomm_status_t judge_fence(struct hcomm_context *context, const struct hc
 {
     if (op->status == HCOMM_OK)
         return HCOMM_OK;
-    if (somebody_is_lost(context))
+    if (hc_context_has_lost(context))
         return name_first_lost(context);
     if (op->status == HCOMM_ERR_TIMEOUT)
         return name_missing(context);
@@ -231,7 +226,7 @@ static hcomm_status_t wait_for_fence(struct hcomm_context *context, struct hc_bo
         if (hc_wait(context, fence_is_done, op, NULL, FENCE_STEP_MS) == HCOMM_OK)
             return judge_fence(context, op);
         hc_boot_drain(context->boot);
-        if (somebody_is_lost(context) && !shortened) {
+        if (hc_context_has_lost(context) && !shortened) {
             deadline = hc_deadline_ms(LOST_PEER_GRACE_MS);
             shortened = true;
         }

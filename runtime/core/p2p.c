@@ -1,6 +1,7 @@
 /* The public point-to-point calls: checks, then the lock, then the work. */
 #include "runtime/core/core.h"
 
+#include "runtime/core/comm.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/recv.h"
 #include "runtime/core/request.h"
@@ -274,7 +275,9 @@ static hcomm_status_t look(struct probe *probe)
     if (probe->found)
         return HCOMM_OK;
     if (probe->source == HCOMM_ANY_SOURCE)
-        return HCOMM_AGAIN;
+        return hc_comm_check_deserted(probe->comm)
+                   ? hc_comm_explain_deserted(probe->comm, "probe", probe->tag)
+                   : HCOMM_AGAIN;
     struct hc_peer *peer = hc_comm_peer(probe->comm, probe->source);
     if (peer && peer->state == HC_PEER_FAILED)
         return hc_peer_error(peer);
@@ -295,23 +298,30 @@ static hcomm_status_t look_once(struct probe *probe)
     return look(probe);
 }
 
+static hcomm_status_t found_nothing(const struct probe *probe)
+{
+    char lost[128] = "";
+    if (probe->source == HCOMM_ANY_SOURCE)
+        (void)hc_comm_list_lost(probe->comm, lost, sizeof(lost));
+    return hc_error(HCOMM_ERR_TIMEOUT,
+                    "probe for source %d, tag %d on communicator '%s': nothing came for %d ms (setting "
+                    "timeout_ms)%s%s",
+                    probe->source, probe->tag, probe->comm->name, probe->comm->context->settings.timeout_ms,
+                    lost[0] ? "; lost: " : "", lost);
+}
+
 static hcomm_status_t look_until_found(struct probe *probe)
 {
-    struct hc_peer *source =
-        probe->source == HCOMM_ANY_SOURCE ? NULL : hc_comm_peer(probe->comm, probe->source);
+    bool any = probe->source == HCOMM_ANY_SOURCE;
+    struct hc_peer *source = any ? NULL : hc_comm_peer(probe->comm, probe->source);
     const struct hc_wait_params params = {
         .done = has_found,
         .arg = probe,
         .timeout_ms = probe->comm->context->settings.timeout_ms,
-        .watch = source,
+        .watch = any ? hc_comm_next_alive(probe->comm) : source,
         .partner = source,
     };
-    if (hc_wait_for(probe->comm->context, &params) != HCOMM_OK)
-        return hc_error(
-            HCOMM_ERR_TIMEOUT,
-            "probe for source %d, tag %d on communicator '%s': nothing came for %d ms (setting timeout_ms)",
-            probe->source, probe->tag, probe->comm->name, params.timeout_ms);
-    return look(probe);
+    return hc_wait_for(probe->comm->context, &params) == HCOMM_OK ? look(probe) : found_nothing(probe);
 }
 
 /* All four probes: `message` NULL leaves the message in matching. */

@@ -1,6 +1,7 @@
 /* Reaching peers, lazily, and noticing that they are gone. */
 #include "runtime/core/peer.h"
 
+#include "runtime/core/comm.h"
 #include "runtime/core/device_ipc.h"
 #include "runtime/core/lend.h"
 #include "runtime/core/request.h"
@@ -430,17 +431,22 @@ static bool advance_fetch(struct hc_peer *peer)
 
 struct failure {
     struct hc_peer *peer;
-    struct hc_list requests; /* receives that waited for it */
+    struct hc_list requests; /* receives that wait for it, or for anybody when nobody is left */
 };
 
 static bool collect_receive(struct hc_match_recv *recv, void *arg)
 {
     struct failure *failure = arg;
     struct hcomm_request *request = hc_container_of(recv, struct hcomm_request, match);
-    if (request->peer != failure->peer)
+    if (request->peer ? request->peer != failure->peer : !hc_comm_check_deserted(request->comm))
         return false;
     hc_list_append(&failure->requests, &request->stream_node);
     return true;
+}
+
+static void end_receive(struct hcomm_request *request, const struct hc_peer *lost)
+{
+    hc_request_complete(request, request->peer ? lost->failure : HCOMM_ERR_PEER_LOST);
 }
 
 static void fail_receives(struct hc_peer *peer)
@@ -450,7 +456,7 @@ static void fail_receives(struct hc_peer *peer)
     hc_match_visit_posted(&peer->context->match, collect_receive, &failure);
     struct hc_list *node;
     while ((node = hc_list_pop(&failure.requests)))
-        hc_request_complete(hc_list_entry(node, struct hcomm_request, stream_node), peer->failure);
+        end_receive(hc_list_entry(node, struct hcomm_request, stream_node), peer);
 }
 
 /* Everything that waits for the peer ends; the ep goes first, so that no completion arrives afterwards. */

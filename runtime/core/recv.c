@@ -1,6 +1,7 @@
 #include "runtime/core/recv.h"
 
 #include "runtime/base/copy.h"
+#include "runtime/core/comm.h"
 #include "runtime/core/device_ipc.h"
 #include "runtime/core/placement.h"
 #include "runtime/core/progress.h"
@@ -275,6 +276,10 @@ static inline hcomm_status_t post(struct hcomm_request *request, const struct hc
         request->peer = hc_comm_peer(request->comm, pattern->source);
     if (request->peer && request->peer->state == HC_PEER_FAILED) {
         hc_request_complete(request, request->peer->failure);
+        return HCOMM_OK;
+    }
+    if (pattern->source == HCOMM_ANY_SOURCE && hc_unlikely(hc_comm_is_deserted(request->comm))) {
+        hc_request_complete(request, HCOMM_ERR_PEER_LOST);
         return HCOMM_OK;
     }
     hcomm_status_t status = hc_match_post(&request->context->match, pattern, &request->match);

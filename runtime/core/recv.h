@@ -36,6 +36,8 @@ static inline struct hcomm_request *hc_recv_post(struct hcomm_comm *comm, void *
         peer = comm->context->peers[hc_comm_world_rank(comm, source)];
         if (!peer || peer->state == HC_PEER_FAILED)
             return NULL;
+    } else if (hc_unlikely(hc_context_has_lost(comm->context))) {
+        return NULL;
     }
     struct hcomm_request *request = hc_recv_request(comm, buf, capacity, source, tag);
     request->peer = peer;

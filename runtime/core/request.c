@@ -1,6 +1,7 @@
 /* Requests: allocation, completion, and the ids that stand for them on the wire. */
 #include "runtime/core/request.h"
 
+#include "runtime/core/comm.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/staged.h"
 #include "runtime/core/wait.h"
@@ -107,6 +108,8 @@ void hc_request_explain(const struct hcomm_request *request)
     else if (hc_staged_detail(request))
         (void)hc_error(request->status, "%s with rank %d, tag %d: %s", what, request->source, request->tag,
                        hc_staged_detail(request));
+    else if (hc_request_is_from_any(request) && request->status == HCOMM_ERR_PEER_LOST)
+        (void)hc_comm_explain_deserted(request->comm, what, request->tag);
     else if (request->peer && request->peer->state == HC_PEER_FAILED)
         (void)hc_error(request->status, "%s: %s", what,
                        request->peer->detail ? request->peer->detail : "peer is lost");
@@ -118,6 +121,16 @@ void hc_request_explain(const struct hcomm_request *request)
             request->status, "%s with rank %d, tag %d on communicator '%s': %s%s", what, request->source,
             request->tag, request->comm ? request->comm->name : "", hc_status_text(request->status),
             request->kind == HC_REQUEST_SEND ? ", as that rank reports; its own error tells more" : "");
+}
+
+/* "; lost: 1, 5" for a receive from any source, which goes on without them; else "". */
+static const char *name_lost(const struct hcomm_request *request, char *text, size_t size)
+{
+    char ranks[128];
+    text[0] = '\0';
+    if (hc_request_is_from_any(request) && hc_comm_list_lost(request->comm, ranks, sizeof(ranks))[0])
+        (void)snprintf(text, size, "; lost: %s", ranks);
+    return text;
 }
 
 static bool is_complete(void *arg)
@@ -144,7 +157,16 @@ static hcomm_status_t explain_timeout(const struct hcomm_request *request, const
 
 hcomm_status_t hc_request_explain_timeout(const struct hcomm_request *request)
 {
-    return explain_timeout(request, "");
+    char lost[160];
+    return explain_timeout(request, name_lost(request, lost, sizeof(lost)));
+}
+
+/* Whose end must be noticed while this waits. */
+static struct hc_peer *to_watch(const struct hcomm_request *request)
+{
+    if (hc_request_is_from_any(request))
+        return hc_comm_next_alive(request->comm);
+    return request->kind == HC_REQUEST_RECV ? request->peer : NULL;
 }
 
 hcomm_status_t hc_request_wait(struct hcomm_request *request)
@@ -157,7 +179,7 @@ hcomm_status_t hc_request_wait(struct hcomm_request *request)
         .arg = request,
         .activity = &request->activity,
         .timeout_ms = context->settings.timeout_ms,
-        .watch = request->kind == HC_REQUEST_RECV ? request->peer : NULL,
+        .watch = to_watch(request),
         .partner = request->peer,
     };
     hcomm_status_t status = hc_wait_for(context, &params);

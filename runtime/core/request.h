@@ -99,6 +99,12 @@ static inline bool hc_request_is_complete(struct hcomm_request *request)
     return atomic_load_explicit(&request->complete, memory_order_acquire);
 }
 
+/* A receive from any source that has met no message. */
+static inline bool hc_request_is_from_any(const struct hcomm_request *request)
+{
+    return request->kind == HC_REQUEST_RECV && !request->peer && request->source == HCOMM_ANY_SOURCE;
+}
+
 /* Describe a complete request; status may be NULL. */
 void hc_request_status(const struct hcomm_request *request, hcomm_message_status_t *status);
 /* Set the thread's error detail to why the request failed. */

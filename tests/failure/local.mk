@@ -1,5 +1,6 @@
 # What happens when processes die.
-check_PROGRAMS += tests/failure/late tests/failure/unread tests/failure/traffic tests/failure/survivors tests/failure/halfway
+check_PROGRAMS += tests/failure/late tests/failure/unread tests/failure/traffic tests/failure/survivors tests/failure/halfway \
+	tests/failure/any_source
 tests_failure_late_SOURCES = tests/failure/late.c
 tests_failure_late_LDADD = libhcommrt.la
 tests_failure_unread_SOURCES = tests/failure/unread.c
@@ -8,9 +9,12 @@ tests_failure_traffic_SOURCES = tests/failure/traffic.c
 tests_failure_traffic_LDADD = libhcommrt.la
 tests_failure_survivors_SOURCES = tests/failure/survivors.c
 tests_failure_survivors_LDADD = libhcommrt.la
+tests_failure_any_source_SOURCES = tests/failure/any_source.c
+tests_failure_any_source_LDADD = libhcommrt.la
 tests_failure_halfway_SOURCES = tests/failure/halfway.c
 tests_failure_halfway_LDADD = libhcommrt.la
-HC_FAILURE_CHECKS = tests/failure/late.sh tests/failure/survivors.sh tests/failure/halfway.sh tests/failure/kill_random.sh
+HC_FAILURE_CHECKS = tests/failure/late.sh tests/failure/survivors.sh tests/failure/any_source.sh tests/failure/halfway.sh \
+	tests/failure/kill_random.sh
 dist_check_SCRIPTS += $(HC_FAILURE_CHECKS)
 TESTS += $(HC_FAILURE_CHECKS)
 
