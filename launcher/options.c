@@ -1,6 +1,8 @@
 #include "launcher/options.h"
 
+#include <ctype.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,9 +94,10 @@ struct parser {
     char *const *words; /* the next word to read */
     struct hc_options *options;
     struct hc_run_settings defaults; /* n and wdir that every program starts with */
+    bool count_given;                /* -n, for the program that is being read */
 };
 
-/* Whether `word` is `name` or `name=value`; sets *value in the latter case. */
+/* Whether `word` is `name`, `name=value`, or -n with the number behind it; sets *value in the last two. */
 static bool spells(const char *word, const char *name, const char **value)
 {
     size_t length = strlen(name);
@@ -102,6 +105,10 @@ static bool spells(const char *word, const char *name, const char **value)
         return false;
     if (word[length] == '\0')
         return true;
+    if (strcmp(name, "-n") == 0 && isdigit((unsigned char)word[length])) {
+        *value = word + length;
+        return true;
+    }
     if (word[length] != '=' || name[1] != '-')
         return false;
     *value = word + length + 1;
@@ -117,32 +124,57 @@ static const struct option *find_option(const char *word, const char **value)
     return NULL;
 }
 
-/* What users of other launchers try first. */
+#define ONE_HOST "hcommrun starts jobs on this host; for several use srun --mpi=pmix or Open MPI's mpirun"
+#define ALL_HERE "all ranks run on this host; their number is -n N"
+#define VARIABLE "use -x NAME=VALUE"
+#define OPEN_MPI "it is Open MPI's and has no counterpart; settings are variables HCOMM_*, which -x exports"
+
+/* What users of other launchers try first. Long names stand for those with one dash, too. */
 static const struct {
     const char *word;
     const char *remedy;
 } foreign_options[] = {
-    {"--host", "hcommrun starts jobs on this host; for several use srun --mpi=pmix or Open MPI's mpirun"},
-    {"--hostfile", "hcommrun starts jobs on this host; for several use srun --mpi=pmix or Open MPI's mpirun"},
-    {"-H", "hcommrun starts jobs on this host; for several use srun --mpi=pmix or Open MPI's mpirun"},
+    {"--host", ONE_HOST},
+    {"--hosts", ONE_HOST},
+    {"--hostfile", ONE_HOST},
+    {"--machinefile", ONE_HOST},
+    {"-H", ONE_HOST},
+    {"-f", ONE_HOST},
+    {"--ppn", ALL_HERE},
+    {"--npernode", ALL_HERE},
     {"-c", "the number of ranks is -n N"},
+    {"-l", "lines get the rank that wrote them by --tag-output"},
+    {"--genv", VARIABLE},
+    {"--env", VARIABLE},
+    {"--mca", OPEN_MPI},
     {"--allow-run-as-root", "hcommrun needs no such option"},
 };
 
+/* The word without what follows "=", for looking it up. */
+struct bare_word {
+    char text[64];
+};
+
+static struct bare_word without_value(const char *word)
+{
+    struct bare_word bare;
+    (void)snprintf(bare.text, sizeof(bare.text), "%.*s", (int)strcspn(word, "="), word);
+    return bare;
+}
+
 static const char *foreign_remedy(const char *word)
 {
-    for (size_t i = 0; i < hc_array_len(foreign_options); i++)
-        if (strcmp(word, foreign_options[i].word) == 0)
+    for (size_t i = 0; i < hc_array_len(foreign_options); i++) {
+        const char *foreign = foreign_options[i].word;
+        if (strcmp(word, foreign) == 0 || (foreign[1] == '-' && strcmp(word, foreign + 1) == 0))
             return foreign_options[i].remedy;
+    }
     return NULL;
 }
 
-static hcomm_status_t unknown_option(const char *word)
+/* The name of an option that the word is nearest to, NULL if it is near to none. */
+static const char *nearest_option(const char *word)
 {
-    const char *remedy = foreign_remedy(word);
-    if (remedy)
-        return hc_error(HCOMM_ERR_CONFIG, "unknown option '%s': %s; hcommrun --help lists the options", word,
-                        remedy);
     const char *nearest = NULL;
     int best = 4;
     for (size_t i = 0; i < hc_array_len(option_table); i++) {
@@ -154,6 +186,22 @@ static hcomm_status_t unknown_option(const char *word)
             }
         }
     }
+    return nearest;
+}
+
+static hcomm_status_t unknown_option(const char *word)
+{
+    const char *value = NULL;
+    struct bare_word bare = without_value(word);
+    const struct option *option = find_option(bare.text, &value);
+    if (option && !option->flag_value)
+        return hc_error(HCOMM_ERR_CONFIG, "unknown option '%s': write %s %s", word, bare.text,
+                        word + strlen(bare.text) + 1);
+    const char *remedy = foreign_remedy(bare.text);
+    if (remedy)
+        return hc_error(HCOMM_ERR_CONFIG, "unknown option '%s': %s; hcommrun --help lists the options", word,
+                        remedy);
+    const char *nearest = nearest_option(bare.text);
     return hc_error(HCOMM_ERR_CONFIG, "unknown option '%s'%s%s; hcommrun --help lists the options", word,
                     nearest ? "; did you mean " : "", nearest ? nearest : "");
 }
@@ -188,13 +236,17 @@ static hcomm_status_t set_for_program(struct parser *parser, const struct hc_set
                                       const char *where, const char *value, struct hc_app *app)
 {
     struct hc_run_settings own = parser->defaults;
+    bool is_count = setting->offset == offsetof(struct hc_run_settings, n);
+    if (is_count && parser->count_given)
+        return hc_error(HCOMM_ERR_CONFIG, "%s is given twice for one program ('%s')", where, value);
     hcomm_status_t status = hc_config_set_text(setting, where, value, &own);
     if (status != HCOMM_OK)
         return status;
-    if (setting->offset == offsetof(struct hc_run_settings, n))
+    if (is_count)
         app->count = own.n;
     else
         app->wdir = own.wdir;
+    parser->count_given = parser->count_given || is_count;
     return HCOMM_OK;
 }
 
@@ -271,6 +323,7 @@ static void app_fini(struct hc_app *app)
 static hcomm_status_t parse_app(struct parser *parser, struct hc_app *app)
 {
     *app = (struct hc_app){.count = parser->defaults.n, .wdir = parser->defaults.wdir};
+    parser->count_given = false;
     while (*parser->words && (*parser->words)[0] == '-' && parser->options->action == HC_RUN_JOB) {
         if (strcmp(*parser->words, "--") == 0) {
             parser->words++;

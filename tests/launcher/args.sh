@@ -99,6 +99,18 @@ bad "unknown option '--map-bye'; did you mean --map-by" --map-bye core true
 bad "unknown option '-q'" -q true
 bad "unknown option '--host': hcommrun starts jobs on this host" --host a true
 bad "unknown option '-c': the number of ranks is -n" -c 2 true
+bad "unknown option '-hostfile': hcommrun starts jobs on this host" -hostfile f true
+bad "unknown option '--hostfile=f': hcommrun starts jobs on this host" --hostfile=f true
+bad "unknown option '-f': hcommrun starts jobs on this host" -f f true
+bad "unknown option '-map-by'; did you mean --map-by" -map-by core true
+bad "unknown option '--mca': it is Open MPI's and has no counterpart; settings.*HCOMM_.*-x" --mca a b true
+bad "unknown option '-mca': it is Open MPI's" -mca a b true
+bad "unknown option '-genv': use -x NAME=VALUE" -genv A 1 true
+bad "unknown option '-ppn': all ranks run on this host; their number is -n N" -ppn 2 true
+bad "unknown option '-l': .*--tag-output" -l true
+bad "unknown option '-n=2': write -n 2" -n=2 true
+bad "n is given twice for one program ('3')" -n 2 -np 3 true
+bad "-n: '2x' is not a legal value" -n2x true
 bad "-n: '0' is not a legal value; use 1..65536" -n 0 true
 bad "-n: 'x'" -n x true
 bad -- '-n needs a value' -n
@@ -122,9 +134,15 @@ expect_code 0 "--version"
 grep -q '^hcommrun [0-9]' "$work/out" || fail "--version"
 run --verbose -n 2 true
 expect_err 'rank 1: pid [0-9]*' "--verbose"
-run -np 2 echo x
+for n in '-np 2' -n2; do
+	# shellcheck disable=SC2086 # two words
+	run $n echo x
+	expect_out "x
+x" "$n"
+done
+run -n 1 echo x : -n 1 echo x
 expect_out "x
-x" "-np"
+x" "-n once for each program"
 
 # --- Slurm: several nodes are srun's, one node is ours
 mkdir "$work/bin"
