@@ -105,6 +105,19 @@ static bool parse_number(const struct hc_setting *setting, const char *text, int
     return true;
 }
 
+/* Which choice of an on/off setting the text means in other words; -1 for none, and for other settings. */
+static int other_word(const struct hc_setting *setting, const char *text)
+{
+    static const char *const words[] = {"0", "1", "no", "yes", "false", "true", "n", "y"};
+    const char *const *choices = setting->choices;
+    if (strcmp(choices[0], "off") != 0 || !choices[1] || strcmp(choices[1], "on") != 0 || choices[2])
+        return -1;
+    for (size_t i = 0; i < hc_array_len(words); i++)
+        if (strcasecmp(words[i], text) == 0)
+            return (int)(i % 2);
+    return -1;
+}
+
 static hcomm_status_t set_choice(const struct hc_setting *setting, const char *where, const char *text,
                                  void *values)
 {
@@ -114,7 +127,11 @@ static hcomm_status_t set_choice(const struct hc_setting *setting, const char *w
             return HCOMM_OK;
         }
     }
-    return bad_value(setting, where, text);
+    int meant = other_word(setting, text);
+    if (meant < 0)
+        return bad_value(setting, where, text);
+    store_number(setting, meant, values);
+    return HCOMM_OK;
 }
 
 hcomm_status_t hc_config_set_text(const struct hc_setting *setting, const char *where, const char *text,

@@ -9,11 +9,13 @@ enum { COLOUR_RED, COLOUR_BLUE };
 struct values {
     int number;
     size_t size, power;
-    int colour;
+    int colour, light;
     const char *text;
 };
 
 static const char *const colours[] = {"red", "blue", NULL};
+
+static const char *const switches[] = {"off", "on", NULL};
 
 static const struct hc_setting settings[] = {
     {.name = "number",
@@ -48,12 +50,17 @@ static const struct hc_setting settings[] = {
      .def = COLOUR_BLUE,
      .help = "a colour"},
     {.name = "text", .type = HC_SETTING_STRING, .offset = offsetof(struct values, text), .help = "a text"},
+    {.name = "light",
+     .type = HC_SETTING_ENUM,
+     .offset = offsetof(struct values, light),
+     .choices = switches,
+     .help = "on or off"},
 };
 
 static const struct hc_setting_table table = {
     .prefix = "UNITTEST_", .settings = settings, .count = hc_array_len(settings)};
 
-enum { NUMBER, SIZE, POWER, COLOUR, TEXT };
+enum { NUMBER, SIZE, POWER, COLOUR, TEXT, LIGHT };
 
 static hcomm_status_t set(int index, const char *text, struct values *values)
 {
@@ -139,6 +146,22 @@ Test(config, special_value_outside_the_range_is_legal)
     cr_assert_eq(set(NUMBER, "-1", &values), HCOMM_OK);
     cr_assert_eq(values.number, -1);
     cr_assert_eq(set(NUMBER, "-2", &values), HCOMM_ERR_CONFIG);
+}
+
+Test(config, on_and_off_have_other_words)
+{
+    static const char *const words[][5] = {{"off", "0", "no", "FALSE", "n"}, {"On", "1", "Yes", "true", "Y"}};
+    struct values values = {0};
+    for (int light = 0; light < 2; light++) {
+        for (size_t i = 0; i < hc_array_len(words[light]); i++) {
+            values.light = !light;
+            cr_assert_eq(set(LIGHT, words[light][i], &values), HCOMM_OK, "%s", words[light][i]);
+            cr_assert_eq(values.light, light, "%s", words[light][i]);
+        }
+    }
+    cr_assert_eq(set(LIGHT, "2", &values), HCOMM_ERR_CONFIG);
+    cr_assert_eq(set(LIGHT, "", &values), HCOMM_ERR_CONFIG);
+    cr_assert_eq(set(COLOUR, "1", &values), HCOMM_ERR_CONFIG, "a word of another setting");
 }
 
 Test(config, powers_of_two_only_where_asked)
