@@ -300,14 +300,16 @@ static hcomm_status_t look_once(struct probe *probe)
 
 static hcomm_status_t found_nothing(const struct probe *probe)
 {
+    bool any = probe->source == HCOMM_ANY_SOURCE;
+    const struct hc_peer *source = any ? NULL : hc_comm_peer(probe->comm, probe->source);
     char lost[128] = "";
-    if (probe->source == HCOMM_ANY_SOURCE)
+    if (any)
         (void)hc_comm_list_lost(probe->comm, lost, sizeof(lost));
     return hc_error(HCOMM_ERR_TIMEOUT,
-                    "probe for source %d, tag %d on communicator '%s': nothing came for %d ms (setting "
+                    "probe from %s, tag %d on communicator '%s': nothing came for %d ms (setting "
                     "timeout_ms)%s%s",
-                    probe->source, probe->tag, probe->comm->name, probe->comm->context->settings.timeout_ms,
-                    lost[0] ? "; lost: " : "", lost);
+                    source ? hc_peer_name(source) : "any source", probe->tag, probe->comm->name,
+                    probe->comm->context->settings.timeout_ms, lost[0] ? "; lost: " : "", lost);
 }
 
 static hcomm_status_t look_until_found(struct probe *probe)

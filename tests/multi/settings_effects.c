@@ -406,6 +406,9 @@ static void timeout_names_whom_was_waited_for(void)
     CHECK(request); /* still valid */
     byte = 7;
     EXPECT(HCOMM_ERR_TIMEOUT, hcomm_probe(peer, NEXT, comm, NULL));
+    CHECK(strstr(hcomm_error_detail(), expected));
+    EXPECT(HCOMM_ERR_TIMEOUT, hcomm_probe(HCOMM_ANY_SOURCE, NEXT, comm, NULL));
+    CHECK(strstr(hcomm_error_detail(), "from any source"));
     CALL(hcomm_barrier(p2p_world));
     CALL(hcomm_send(&byte, 1, peer, TAG, comm));
     CALL(hcomm_wait(&request, NULL));
