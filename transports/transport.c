@@ -114,8 +114,10 @@ static size_t place_in(const char *wanted, const struct hc_resource *resource)
     return SIZE_MAX;
 }
 
-static void reject(struct hc_resource *resource, const char *reason)
+static void exclude(struct hc_resource *resource, enum hc_exclusion setting, const char *reason)
 {
+    if (!resource->excluded)
+        resource->excluded = setting;
     if (!resource->usable)
         return; /* the first reason is the one that matters */
     resource->usable = false;
@@ -128,7 +130,7 @@ static void apply_list(struct hc_resource_list *list, const char *wanted)
     (void)snprintf(reason, sizeof(reason), "not in the setting transports=\"%.80s\"", wanted);
     for (size_t i = 0; i < list->count; i++)
         if (place_in(wanted, &list->entries[i]) == SIZE_MAX)
-            reject(&list->entries[i], reason);
+            exclude(&list->entries[i], HC_EXCLUDED_BY_TRANSPORTS, reason);
 }
 
 /* Stable insertion sort: the user's order, and the transports' own order within one name. */
@@ -163,7 +165,7 @@ static void apply_protocol(struct hc_resource_list *list, int protocol)
     (void)snprintf(reason, sizeof(reason), "excluded by the setting protocol=%s", families[protocol].setting);
     for (size_t i = 0; i < list->count; i++)
         if (place_in(names, &list->entries[i]) == SIZE_MAX)
-            reject(&list->entries[i], reason);
+            exclude(&list->entries[i], HC_EXCLUDED_BY_PROTOCOL, reason);
 }
 
 /* After a query: exclude what the settings exclude. */
@@ -204,24 +206,37 @@ static bool word_belongs(const struct word *word, const char *transport)
            (word->len == len || word->text[len] == ':');
 }
 
-static bool word_belongs_to_any(const struct word *word)
+/* Whether the transport, asked or not, may have what the word names. */
+static bool may_have(const struct hc_transport *transport, const struct word *word)
+{
+    const char *name = transport->name;
+    for (size_t i = 0; name; i++) {
+        if (word_matches(word, name))
+            return true;
+        name = transport->resource_name ? transport->resource_name(i) : NULL;
+    }
+    return false;
+}
+
+static bool may_exist(const struct word *word)
 {
     for (size_t i = 0; hc_transports[i]; i++)
-        if (word_belongs(word, hc_transports[i]->name))
+        if (may_have(hc_transports[i], word))
             return true;
     return false;
 }
 
 /*
- * As check_names() when only one transport was asked: names of the others' resources cannot be judged. When
- * there is a wrong one, the others are asked after all, so that the error lists what there is.
+ * As check_names() when only one transport was asked: names of the others' resources are judged by what they
+ * may be anywhere. When there is a wrong one, the others are asked after all, so that the error lists what
+ * there is.
  */
 static hcomm_status_t check_names_of(struct hc_resource_list *list, const char *transport)
 {
     struct word word;
     const char *rest = list->settings->transports;
     while (rest && next_word(&rest, &word))
-        if (!word_belongs_to_any(&word) || (word_belongs(&word, transport) && !word_known(&word, list)))
+        if (!may_exist(&word) || (word_belongs(&word, transport) && !word_known(&word, list)))
             return query_all(list);
     return HCOMM_OK;
 }

@@ -48,6 +48,14 @@ struct hc_transport;
 struct hc_iface;
 struct hc_ep;
 
+/* By which setting a resource is excluded. */
+enum hc_exclusion {
+    HC_NOT_EXCLUDED,
+    HC_EXCLUDED_BY_PROTOCOL,
+    HC_EXCLUDED_BY_TRANSPORTS,
+    HC_EXCLUSIONS,
+};
+
 /* One NIC port, segment or device. Strings are the record's own; `reason` tells why unusable, else what it
  * is. */
 struct hc_resource {
@@ -56,6 +64,7 @@ struct hc_resource {
     char device[64]; /* interface, domain or segment; "" when there is just one */
     char reason[192];
     bool usable;
+    enum hc_exclusion excluded; /* whatever else is wrong with it */
     double latency, bandwidth; /* s, B/s: estimates, for ranking */
     /* Of a usable one: in clauses, from which sizes on messages go which way, and how that is chosen. NULL:
      * nobody asks. */
@@ -167,6 +176,9 @@ struct hc_transport {
     const char *name;
     /* Append one record per resource of this machine, usable or not; none is not an error. */
     hcomm_status_t (*query)(struct hc_resource_list *list) HC_MUST_CHECK;
+    /* Name i of those that its resources may have anywhere, NULL after the last. The pointer is NULL where only
+     * the transport's own name is used. */
+    const char *(*resource_name)(size_t i);
     /* Whether the settings that concern this transport alone name what is there, which query() asks itself. The
      * pointer is NULL when there are none. */
     hcomm_status_t (*check_settings)(const struct hc_settings *settings) HC_MUST_CHECK;

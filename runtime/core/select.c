@@ -85,28 +85,74 @@ static void open_usable(struct hcomm_context *context, struct hc_resource_list *
     }
 }
 
-/* Why others cannot be reached, for check_reach(): what was rejected, in the order in which it was asked, as
- * much as there is room for. */
+/* Why others cannot be reached, for check_reach(): what was rejected, in the order in which it was asked, and
+ * the names of what each setting excludes; as much as there is room for. */
 struct rejections {
-    char text[340];
-    size_t used;
+    char text[240];
+    char excluded[HC_EXCLUSIONS][64];
 };
+
+/* None is told in half. */
+static void append_text(char *text, size_t size, const char *added)
+{
+    size_t used = strlen(text);
+    if (used + strlen(added) < size)
+        (void)memcpy(text + used, added, strlen(added) + 1);
+}
+
+/* What a setting excludes is named only: its own reason would lead away from the setting. */
+static void note_rejection(struct rejections *rejections, const struct hc_resource *resource)
+{
+    char text[320];
+    char *names = rejections->excluded[resource->excluded];
+    if (resource->excluded) {
+        (void)snprintf(text, sizeof(text), "%s%s", *names ? ", " : "", resource->name);
+        append_text(names, sizeof(rejections->excluded[0]), text);
+        return;
+    }
+    (void)snprintf(text, sizeof(text), "%s%s%s%s: %s", *rejections->text ? "; " : ": ", resource->name,
+                   *resource->device ? " on " : "", resource->device, resource->reason);
+    append_text(rejections->text, sizeof(rejections->text), text);
+}
+
+/* Whether a resource before this one has the same name, and is excluded with it. */
+static bool is_named_already(const struct hc_resource_list *list, size_t i)
+{
+    for (size_t j = 0; j < i && list->entries[i].excluded; j++)
+        if (strcmp(list->entries[j].name, list->entries[i].name) == 0)
+            return true;
+    return false;
+}
 
 static void note_rejections(struct rejections *rejections, const struct hc_resource_list *list)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        const struct hc_resource *resource = &list->entries[i];
-        char *end = rejections->text + rejections->used;
-        size_t room = sizeof(rejections->text) - rejections->used;
-        if (resource->usable)
+    for (size_t i = 0; i < list->count; i++)
+        if (!list->entries[i].usable && !is_named_already(list, i))
+            note_rejection(rejections, &list->entries[i]);
+}
+
+/* All of them, the machine's reasons first. */
+struct rejections_text {
+    char text[440];
+};
+
+static struct rejections_text rejections_text(const struct rejections *rejections)
+{
+    static const char *const variables[HC_EXCLUSIONS] = {
+        [HC_EXCLUDED_BY_PROTOCOL] = "HCOMM_PROTOCOL",
+        [HC_EXCLUDED_BY_TRANSPORTS] = "HCOMM_TRANSPORTS",
+    };
+    struct rejections_text all;
+    (void)snprintf(all.text, sizeof(all.text), "%s", rejections->text);
+    for (size_t i = HC_NOT_EXCLUDED + 1; i < HC_EXCLUSIONS; i++) {
+        char part[128];
+        if (!*rejections->excluded[i])
             continue;
-        int length = snprintf(end, room, "%s%s%s%s: %s", rejections->used ? "; " : ": ", resource->name,
-                              *resource->device ? " on " : "", resource->device, resource->reason);
-        if (length < (int)room)
-            rejections->used += (size_t)length;
-        else
-            *end = 0; /* none is told in half */
+        (void)snprintf(part, sizeof(part), "%s excluded by %s: %s", *all.text ? ";" : ":", variables[i],
+                       rejections->excluded[i]);
+        append_text(all.text, sizeof(all.text), part);
     }
+    return all;
 }
 
 static int by_estimate(const void *left, const void *right)
@@ -189,7 +235,7 @@ static hcomm_status_t check_reach(const struct hcomm_context *context, const str
     return hc_error(HCOMM_ERR_UNREACHABLE,
                     "no transport to other ranks is usable%s; change HCOMM_PROTOCOL or HCOMM_TRANSPORTS; "
                     "hcomm_info --transports tells of all",
-                    rejections->text);
+                    rejections_text(rejections).text);
 }
 
 /* What is wrong in the settings of a transport that is not asked; once per host. */
@@ -250,7 +296,8 @@ hcomm_status_t hc_select_add_ofi(struct hcomm_context *context, const struct hc_
     if (status != HCOMM_OK)
         return status;
     if (context->num_ifaces == before)
-        return hc_error(HCOMM_ERR_UNREACHABLE, "no other transport is usable%s", rejections.text);
+        return hc_error(HCOMM_ERR_UNREACHABLE, "no other transport is usable%s",
+                        rejections_text(&rejections).text);
     list_polled(context);
     return HCOMM_OK;
 }

@@ -45,6 +45,8 @@ expect 3 'exited with code 3' 'many ranks that fail' "$hcommrun" -n 200 --grace 
 expect 125 'cannot write standard output' 'help on a full disk' sh -c '"$1" --help >/dev/full' sh "$hcommrun"
 expect 3 "'bogus' (in \"bogus\") is not known here; there are .*shm.*ofi" 'an unknown transport' \
 	env HCOMM_TRANSPORTS=bogus "$misuse" leave
+expect 3 "'ofi:tpc' (in \"shm,ofi:tpc\") is not known here; there are .*shm.*ofi:tcp" 'one misspelt item' \
+	env HCOMM_TRANSPORTS=shm,ofi:tpc "$misuse" leave
 expect 3 "'tcp' (in \"tcp\") is not known here .did you mean ofi:tcp.*; there are .*shm.*ofi" 'half a name' \
 	env HCOMM_TRANSPORTS=tcp "$misuse" leave
 expect 3 'HCOMM_NET_IF=nope names no network interface of this machine; there are .*lo' 'an unknown interface' \

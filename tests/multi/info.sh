@@ -103,8 +103,9 @@ has '^ +1 +0 .* shm +5 +same '
 
 # When nothing leads to others, the error itself tells why: hcomm_info cannot be asked in such a job.
 run 1 env HCOMM_PROTOCOL=tcp HCOMM_TRANSPORTS=shm ./hcommrun -n 2 ./hcomm_info --transports
-grep -q 'no transport to other ranks is usable: shm: excluded by the setting protocol=tcp; ' "$out.err" ||
+grep -q 'usable: excluded by HCOMM_PROTOCOL: shm, ofi:.*; excluded by HCOMM_TRANSPORTS: .*ofi:tcp' "$out.err" ||
     die "it is not told why no transport is usable"
+! grep -q 'HCOMM_NET_IF' "$out.err" || die "advice for a transport that a setting excludes"
 
 run 0 ./hcomm_info --help
 has '^  --transports '

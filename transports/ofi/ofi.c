@@ -3,6 +3,7 @@
 const struct hc_transport hc_transport_ofi = {
     .name = "ofi",
     .query = hc_ofi_query,
+    .resource_name = hc_ofi_resource_name,
     .check_settings = hc_ofi_check_settings,
     .open = hc_ofi_open,
     .close = hc_ofi_close,

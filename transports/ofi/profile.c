@@ -125,6 +125,11 @@ const struct hc_ofi_profile hc_ofi_profiles[] = {
 
 const size_t hc_ofi_profile_count = hc_array_len(hc_ofi_profiles);
 
+const char *hc_ofi_resource_name(size_t i)
+{
+    return i < hc_ofi_profile_count ? hc_ofi_profiles[i].name : NULL;
+}
+
 const struct hc_ofi_profile *hc_ofi_profile_find(const char *name)
 {
     for (size_t i = 0; i < hc_ofi_profile_count; i++)

@@ -77,6 +77,9 @@ struct hc_ofi_profile {
 extern const struct hc_ofi_profile hc_ofi_profiles[];
 extern const size_t hc_ofi_profile_count;
 
+/* Name of profile i, NULL after the last. */
+const char *hc_ofi_resource_name(size_t i);
+
 /* The profile called `name`, or NULL. */
 const struct hc_ofi_profile *hc_ofi_profile_find(const char *name);
 
