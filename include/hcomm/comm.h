@@ -83,7 +83,9 @@ HCOMM_API hcomm_status_t hcomm_comm_get_name(hcomm_comm_t comm, char *buf);
 /*
  * Collective: returns when every member has entered. Inside a host through shared memory, then one leader per
  * host over the network (dissemination among leaders: Hensgen, Finkel, Manber 1988). Errors:
- * HCOMM_ERR_TIMEOUT (the detail names ranks not arrived where known), HCOMM_ERR_PEER_LOST.
+ * HCOMM_ERR_TIMEOUT (the detail names ranks not arrived where known), HCOMM_ERR_PEER_LOST. After a time-out
+ * this rank has entered all the same, and a further call enters the next barrier; only the request of
+ * hcomm_ibarrier() can be waited for again.
  */
 HCOMM_API hcomm_status_t hcomm_barrier(hcomm_comm_t comm);
 /* Starts a barrier; *request completes when every member has started the same one. Never blocks. */
