@@ -49,7 +49,7 @@ typedef struct hcomm_config {
     int bandwidth_limit;       /* MB/s (10^6 bytes) this rank may put on transports, 1–1000; default none */
     int num_qp;      /* endpoints per peer that large messages are striped over, 1–32; default 8 */
     int retry_count; /* further attempts when reaching a peer fails, 1–10 or HCOMM_RETRY_NONE; default 3 */
-    int timeout_ms;  /* milliseconds a wait may last without progress, 1000–300000; default 30000 */
+    int timeout_ms;  /* milliseconds a wait may last without progress, 1000–86400000; default 30000 */
     size_t buffer_size;      /* bytes of staging for pipelined large messages, 1–64 MiB; default 8 MiB */
     size_t send_buffer_size; /* bytes queued inside hcomm per peer before sends block; default 1 MiB */
     size_t recv_buffer_size; /* eager window: bytes a peer may send ahead of receives; default 4 MiB */

@@ -29,7 +29,7 @@ static const struct hc_setting settings[] = {
      .help = "endpoints per peer that large messages are striped over (libfabric)"},
     {AT(retry_count), .type = HC_SETTING_INT, .min = 0, .max = 10, .def = 3,
      .help = "further attempts, with doubling pauses, when reaching a peer fails"},
-    {AT(timeout_ms), .type = HC_SETTING_INT, .min = 1000, .max = 300000, .def = 30000,
+    {AT(timeout_ms), .type = HC_SETTING_INT, .min = 1000, .max = 86400000, .def = 30000,
      .help = "milliseconds without progress after which a wait fails"},
     {AT(buffer_size), .type = HC_SETTING_SIZE, .min = MIB, .max = 64 * MIB, .def = 8 * MIB,
      .help =

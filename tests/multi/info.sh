@@ -24,7 +24,7 @@ has() {
 run 0 env HCOMM_NUM_QP=3 ./hcomm_info --config
 has '^name +type +range +default +current +origin +help$'
 has '^num_qp +int +1\.\.32 +8 +3 +environment '
-has '^timeout_ms +int +1000\.\.300000 +30000 +30000 +default '
+has '^timeout_ms +int +1000\.\.86400000 +30000 +30000 +default '
 run 1 env HCOMM_NUM_QP=33 ./hcomm_info --config
 [ "$(wc -l <"$out.err")" -eq 1 ] && grep -q 'HCOMM_NUM_QP.*33.*1\.\.32' "$out.err" || die "a bad value is not named"
 
