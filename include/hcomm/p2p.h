@@ -38,7 +38,8 @@
 extern "C" {
 #endif
 
-/* Returns when buf may be reused; the message may still be under way. */
+/* Returns when buf may be reused; the message may still be under way. The first to a rank is waited for, at
+ * most 100 ms, until it is handed to the transport. */
 HCOMM_API hcomm_status_t hcomm_send(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm);
 /* Returns when the receiver has matched the message (and buf may be reused). */
 HCOMM_API hcomm_status_t hcomm_ssend(const void *buf, size_t size, int dest, int tag, hcomm_comm_t comm);

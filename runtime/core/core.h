@@ -111,6 +111,7 @@ struct hc_peer {
     unsigned attempts;         /* to reach it that failed */
     bool more;                 /* what it has opened besides is asked for, or known */
     uint64_t retry_at;         /* clock, when a further attempt is due; 0: none */
+    bool awaited;              /* a blocking send has waited for it to be reached: none does again */
 
     struct hc_list failing; /* in context->failing until its operations have been failed */
     hcomm_status_t failure;

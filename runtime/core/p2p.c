@@ -152,8 +152,9 @@ static HC_NOINLINE hcomm_status_t blocking_send(const void *buf, size_t size, in
         return HCOMM_OK;
     }
     hcomm_status_t status = hc_send_start(comm, comm->id, buf, size, dest, tag, sync, &request);
-    if (status == HCOMM_OK && request != &comm->context->done_send)
-        status = hc_request_finish(request, NULL);
+    if (status == HCOMM_OK)
+        status = request == &comm->context->done_send ? hc_send_hand_over(hc_comm_peer(comm, dest))
+                                                      : hc_request_finish(request, NULL);
     hc_lock_release(&comm->context->lock);
     return status;
 }

@@ -15,6 +15,7 @@ enum {
     BATCH_ROOM = 8192,
     BATCH_FIRST = 256, /* bytes of the first batch after a rest */
     CONTROL_MAX = HC_RKEY_MAX + 64,
+    HAND_OVER_MS = 100, /* reaching a rank that has started takes some milliseconds */
 };
 
 /* A message that waits for the ep, for room, or for its turn: a copy of its own, or the sender's request. */
@@ -483,6 +484,24 @@ hcomm_status_t hc_send_host(struct hcomm_comm *comm, uint64_t comm_id, const voi
         return HCOMM_ERR_NO_MEMORY;
     const struct hc_wire_match match = {.comm = comm_id, .source = (uint32_t)comm->rank, .tag = tag};
     return send_general(comm, peer, &match, buf, size, dest, sync, request);
+}
+
+static bool is_handed_over(void *arg)
+{
+    const struct hc_peer *peer = arg;
+    return peer->state == HC_PEER_FAILED ||
+           (peer->state == HC_PEER_READY && hc_fifo_empty(&peer->send_queue));
+}
+
+hcomm_status_t hc_send_hand_over(struct hc_peer *peer)
+{
+    if (peer->state != HC_PEER_FETCHING || peer->awaited)
+        return HCOMM_OK;
+    peer->awaited = true;
+    if (hc_wait(peer->context, is_handed_over, peer, NULL, HAND_OVER_MS) != HCOMM_OK)
+        hc_log_debug("%s is not reached within %d ms: the first message waits for later calls",
+                     hc_peer_name(peer), HAND_OVER_MS);
+    return peer->state == HC_PEER_FAILED ? hc_peer_error(peer) : HCOMM_OK;
 }
 
 /* Without credit a copied message travels by rendezvous: waiting for the window here would hold up the

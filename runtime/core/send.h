@@ -42,6 +42,12 @@ static HC_INLINE bool hc_send_now(struct hcomm_comm *comm, uint64_t comm_id, con
     return true;
 }
 
+/*
+ * For blocking sends, after hc_send_start() has copied the message: while the peer is being reached for the
+ * first time, wait until the message has left, because its sender may not call again soon. Not for long: the
+ * peer may not have started. HCOMM_OK also when it is left to later progress; or why the peer has failed.
+ */
+hcomm_status_t hc_send_hand_over(struct hc_peer *peer) HC_MUST_CHECK;
 /* hc_send_start() with host memory. */
 hcomm_status_t hc_send_host(struct hcomm_comm *comm, uint64_t comm_id, const void *buf, size_t size, int dest,
                             int tag, bool sync, struct hcomm_request **request) HC_MUST_CHECK;

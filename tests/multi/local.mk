@@ -51,6 +51,7 @@ check_PROGRAMS += tests/multi/p2p_messages \
 	tests/multi/p2p_threads \
 	tests/multi/p2p_unfinished \
 	tests/multi/p2p_withdraw \
+	tests/multi/p2p_first \
 	tests/multi/p2p_huge
 tests_multi_p2p_messages_SOURCES = tests/multi/p2p_messages.c tests/multi/p2p_cases.h tests/multi/check.h
 tests_multi_p2p_messages_LDADD = libhcommrt.la
@@ -62,9 +63,11 @@ tests_multi_p2p_unfinished_SOURCES = tests/multi/p2p_unfinished.c tests/multi/p2
 tests_multi_p2p_unfinished_LDADD = libhcommrt.la
 tests_multi_p2p_withdraw_SOURCES = tests/multi/p2p_withdraw.c tests/multi/p2p_cases.h tests/multi/check.h
 tests_multi_p2p_withdraw_LDADD = libhcommrt.la
+tests_multi_p2p_first_SOURCES = tests/multi/p2p_first.c tests/multi/check.h
+tests_multi_p2p_first_LDADD = libhcommrt.la
 tests_multi_p2p_huge_SOURCES = tests/multi/p2p_huge.c tests/multi/p2p_cases.h tests/multi/check.h
 tests_multi_p2p_huge_LDADD = libhcommrt.la
-P2P_TESTS = tests/multi/p2p.sh tests/multi/p2p_modes.sh tests/multi/withdraw.sh
+P2P_TESTS = tests/multi/p2p.sh tests/multi/p2p_modes.sh tests/multi/withdraw.sh tests/multi/first.sh
 dist_check_SCRIPTS += $(P2P_TESTS)
 TESTS += $(P2P_TESTS)
 
