@@ -26,13 +26,14 @@ extern "C" {
 HCOMM_API hcomm_status_t hcomm_init(hcomm_handle_t *handle, const hcomm_config_t *config);
 
 /*
- * End a context. Collective: outstanding sends are flushed, then all surviving ranks are waited for until the
- * deadline. Frees every object of the context, communicators and requests too: using one of them afterwards is
- * undefined, and nothing checks it. No other thread may be using the context. NULL is accepted. Refused with HCOMM_ERR_INVALID, and then nothing has
- * happened: a handle that is finalized already (so is any other call on it), a call in the callback of a
- * transfer or in a host function of a stream of the context, which it would wait for; the same in a child
- * that the process forked. With any other error the context is gone all the same: HCOMM_ERR_TIMEOUT (the
- * detail names the missing ranks), HCOMM_ERR_PEER_LOST, HCOMM_ERR_BOOTSTRAP.
+ * End a context. Collective: outstanding sends are flushed, then all surviving ranks are waited for until
+ * the deadline. Frees every object of the context, communicators and requests too: using one of them
+ * afterwards is undefined, and nothing checks it. No other thread may be using the context. NULL is
+ * accepted. Refused with HCOMM_ERR_INVALID, and then nothing has happened: a handle that is finalized
+ * already (so is any other call on it), a call in the callback of a transfer or in a host function of a
+ * stream of the context, which it would wait for; the same in a child that the process forked. With any
+ * other error the context is gone all the same: HCOMM_ERR_TIMEOUT (the detail names the missing ranks),
+ * HCOMM_ERR_PEER_LOST, HCOMM_ERR_BOOTSTRAP.
  */
 HCOMM_API hcomm_status_t hcomm_finalize(hcomm_handle_t handle);
 
