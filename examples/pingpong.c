@@ -1,9 +1,7 @@
 /*
- * Messages of growing size to and fro between ranks 0 and 1, checked and timed; further ranks look on.
+ * Messages of growing size to and fro between ranks 0 and 1, checked and timed: hcommrun -n 2 pingpong
  *
- *     hcommrun -n 2 pingpong
- *
- * hcomm_perf measures more, and more exactly. SPDX-License-Identifier: BSD-3-Clause
+ * Further ranks look on. hcomm_perf measures more, and more exactly. SPDX-License-Identifier: BSD-3-Clause
  */
 #include <hcomm.h>
 
@@ -34,17 +32,17 @@ static void round_trip(hcomm_handle_t hcomm, char *buffer, size_t size)
 {
     hcomm_comm_t world = hcomm_comm_world(hcomm);
     int rank = hcomm_rank(hcomm), peer = 1 - rank;
-    if (rank == 0)
-        check(hcomm, hcomm_send(buffer, size, peer, TAG, world));
-    check(hcomm, hcomm_recv(buffer, size, peer, TAG, world, NULL));
     if (rank == 1)
-        check(hcomm, hcomm_send(buffer, size, peer, TAG, world));
+        check(hcomm, hcomm_recv(buffer, size, peer, TAG, world, NULL));
+    check(hcomm, hcomm_send(buffer, size, peer, TAG, world));
+    if (rank == 0)
+        check(hcomm, hcomm_recv(buffer, size, peer, TAG, world, NULL));
 }
 
 static int by_size(const void *left, const void *right)
 {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
+    const double *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
 }
 
 /* Seconds one way: the median, which one slow round does not change. */
@@ -52,9 +50,9 @@ static double one_way_time(hcomm_handle_t hcomm, char *buffer, size_t size, int 
 {
     double times[ROUNDS_MOST];
     for (int i = 0; i < rounds; i++) {
-        double start = now();
+        times[i] = now();
         round_trip(hcomm, buffer, size);
-        times[i] = (now() - start) / 2;
+        times[i] = (now() - times[i]) / 2;
     }
     qsort(times, (size_t)rounds, sizeof(times[0]), by_size);
     return times[rounds / 2];
@@ -69,10 +67,10 @@ static void measure(hcomm_handle_t hcomm, char *buffer, size_t size)
     for (int i = 0; i < rounds; i++)
         round_trip(hcomm, buffer, size);
     for (size_t i = 0; i < size; i++) {
-        if (buffer[i] != (char)(size % 251 + 1)) {
-            fprintf(stderr, "pingpong: byte %zu of %zu is wrong\n", i, size);
-            hcomm_abort(hcomm, 1);
-        }
+        if (buffer[i] == (char)(size % 251 + 1))
+            continue;
+        fprintf(stderr, "pingpong: byte %zu of %zu is wrong\n", i, size);
+        hcomm_abort(hcomm, 1);
     }
     double one_way = one_way_time(hcomm, buffer, size, rounds);
     if (hcomm_rank(hcomm) == 0)
@@ -85,13 +83,11 @@ int main(void)
     check(hcomm, hcomm_init(&hcomm, NULL));
     if (hcomm_size(hcomm) < 2) {
         fprintf(stderr, "pingpong: needs two ranks: hcommrun -n 2 pingpong\n");
-        check(hcomm, hcomm_finalize(hcomm));
-        return 2;
+        hcomm_abort(hcomm, 2);
     }
     if (hcomm_rank(hcomm) < 2) {
         char *buffer = hcomm_alloc_host_mem(hcomm, SIZE_LARGEST);
-        if (!buffer)
-            check(hcomm, HCOMM_ERR_NO_MEMORY);
+        check(hcomm, buffer ? HCOMM_OK : HCOMM_ERR_NO_MEMORY);
         if (hcomm_rank(hcomm) == 0)
             printf("%10s  %10s  %10s\n", "bytes", "us one way", "MB/s");
         for (size_t size = 1; size <= SIZE_LARGEST; size *= 4)

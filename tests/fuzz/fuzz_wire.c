@@ -5,15 +5,14 @@
  * fuzz-sources: runtime/core/mapped.c runtime/core/chooser.c runtime/base/arena.c runtime/base/share.c runtime/core/recv.c runtime/core/send.c runtime/core/rndv.c runtime/core/rndv_send.c runtime/core/lend.c runtime/core/lender.c runtime/core/parts.c runtime/core/pieces.c runtime/core/match.c runtime/core/request.c runtime/core/progress.c runtime/core/peer.c runtime/core/wait.c runtime/core/blob.c runtime/core/barrier.c runtime/core/barrier_shared.c runtime/core/coll.c runtime/core/comm.c runtime/core/p2p.c runtime/core/complete.c runtime/core/thread.c runtime/core/staged.c runtime/core/staging.c runtime/core/device.c runtime/core/device_copy.c runtime/core/device_ipc.c runtime/core/ranges.c runtime/core/device_import.c runtime/core/device_registration.c runtime/core/placement.c runtime/topo/affinity.c runtime/topo/cpulist.c transports/npu/acl/table.c runtime/base/config.c runtime/base/copy.c runtime/base/lock.c runtime/base/log.c runtime/base/pool.c runtime/base/settings.c runtime/base/status.c
  */
 /* clang-format on */
-#include "runtime/core/core.h"
-#include "runtime/core/lend.h"
 #include "runtime/core/parts.h"
-#include "runtime/core/peer.h"
 #include "runtime/core/rndv.h"
 #include "runtime/core/stream.h"
-#include "runtime/core/wait.h"
 
 #include "tests/fuzz/fuzz.h"
+
+#define HAND_CHECK(condition) FUZZ_CHECK(condition)
+#include "tests/hand_context.h"
 
 enum { REQUESTS = 16, ROOM = 1 << 16, MESSAGE_MAX = 2048, OPS_MAX = 32 };
 
@@ -186,29 +185,6 @@ static struct hc_share *fake_ep_share(struct hc_ep *ep, uint32_t index)
     return index < HC_SHARES ? &peer_shares[index] : NULL;
 }
 
-static hcomm_status_t fake_mem_reg(struct hc_iface *iface, void *addr, size_t len,
-                                   const struct hc_mem_attr *attr, struct hc_mem **mem)
-{
-    (void)addr, (void)len, (void)attr;
-    *mem = malloc(sizeof(**mem));
-    FUZZ_CHECK(*mem);
-    (*mem)->iface = iface;
-    return HCOMM_OK;
-}
-
-static void fake_mem_dereg(struct hc_mem *mem)
-{
-    free(mem);
-}
-
-static hcomm_status_t fake_rkey_pack(const struct hc_mem *mem, void *buf, size_t *len)
-{
-    (void)mem;
-    (void)memset(buf, 0, 8);
-    *len = 8;
-    return HCOMM_OK;
-}
-
 static hcomm_status_t fake_rkey_unpack(struct hc_ep *ep, const void *buf, size_t len, struct hc_rkey **rkey)
 {
     uint8_t sum = 0;
@@ -216,15 +192,7 @@ static hcomm_status_t fake_rkey_unpack(struct hc_ep *ep, const void *buf, size_t
         sum = (uint8_t)(sum + ((const uint8_t *)buf)[i]);
     if (sum % 4 == 3)
         return HCOMM_ERR_UNSUPPORTED;
-    *rkey = malloc(sizeof(**rkey));
-    FUZZ_CHECK(*rkey);
-    (*rkey)->iface = ep->iface;
-    return HCOMM_OK;
-}
-
-static void fake_rkey_release(struct hc_rkey *rkey)
-{
-    free(rkey);
+    return hand_rkey_unpack(ep, buf, len, rkey);
 }
 
 static unsigned fake_progress(struct hc_iface *iface)
@@ -254,11 +222,11 @@ static const struct hc_transport fake = {
     .put = fake_put,
     .shares = fake_shares,
     .ep_share = fake_ep_share,
-    .mem_reg = fake_mem_reg,
-    .mem_dereg = fake_mem_dereg,
-    .rkey_pack = fake_rkey_pack,
+    .mem_reg = hand_mem_reg,
+    .mem_dereg = hand_mem_dereg,
+    .rkey_pack = hand_rkey_pack,
     .rkey_unpack = fake_rkey_unpack,
-    .rkey_release = fake_rkey_release,
+    .rkey_release = hand_rkey_release,
     .ep_destroy = fake_ep_destroy,
 };
 
@@ -277,38 +245,12 @@ static struct hc_iface iface = {
 };
 static struct hc_ep ep = {.iface = &iface, .peer = 1};
 
-/* ---- a context of rank 0 of 2, by hand ---- */
-
-static const struct hc_boot_job job = {
-    .rank = 0, .size = 2, .local_size = 2, .num_hosts = 1, .name_space = "fuzz", .hostname = "host"};
+/* ---- the context ---- */
 
 static struct hcomm_context *make_context(void)
 {
-    struct hcomm_context *context = aligned_alloc(64, hc_align_up(sizeof(*context), 64));
-    FUZZ_CHECK(context);
-    (void)memset(context, 0, sizeof(*context));
-    FUZZ_CHECK(hc_settings_load(NULL, &context->settings, NULL) == HCOMM_OK);
+    struct hcomm_context *context = hand_context_new(&iface, 8192);
     context->settings.queue_depth = 2;
-    context->job = &job;
-    context->eager_window = 8192;
-    hc_pool_init(&context->request_pool, sizeof(struct hcomm_request), 4);
-    hc_pool_init(&context->message_pool, sizeof(struct hcomm_message) + 256, 4);
-    hc_pool_init(&context->op_pool, 64, 4);
-    hc_list_init(&context->pending);
-    hc_list_init(&context->fetching);
-    hc_list_init(&context->failing);
-    hc_list_init(&context->lent);
-    hc_list_init(&context->taken);
-    context->peers = calloc(2, sizeof(struct hc_peer *));
-    FUZZ_CHECK(context->peers);
-    context->done_send = (struct hcomm_request){
-        .kind = HC_REQUEST_SEND, .complete = true, .immortal = true, .context = context};
-    context->done_recv = (struct hcomm_request){
-        .kind = HC_REQUEST_RECV, .complete = true, .immortal = true, .context = context};
-    context->ifaces[0].iface = &iface;
-    context->num_ifaces = 1;
-    FUZZ_CHECK(hc_match_init(&context->match) == HCOMM_OK && hc_wait_init(context) == HCOMM_OK);
-    FUZZ_CHECK(hc_comm_create_builtin(context) == HCOMM_OK);
     return context;
 }
 
@@ -322,63 +264,20 @@ static void prefer_lending(struct hc_peer *peer)
     hc_share_pool_init(&pool, own_shares);
     for (uint32_t i = 0; i < HC_SHARES; i++) /* generation 1 is open, others are not */
         atomic_store_explicit(&peer_shares[i].word, UINT64_C(1) << 32, memory_order_relaxed);
-    peer->lend_min = hc_lend_min(peer);
-    for (int i = 0; i < HC_LENDER_CLASSES; i++)
-        peer->lender.classes[i] =
-            (struct hc_lender_class){.count = HC_LENDER_FIRST, .copy_cost = 1000000, .lend_cost = 1};
+    hand_context_lend(peer);
 }
 
 static void reach_peer(struct hcomm_context *context)
 {
-    struct hc_peer *peer = hc_peer_get(context, 1);
-    FUZZ_CHECK(peer);
-    peer->ep = &ep;
-    ep.user = peer;
-    peer->ops = &fake;
-    peer->attr = &iface.attr;
-    peer->eager_max = iface.attr.eager_max;
-    peer->zcopy_min = SIZE_MAX;
-    peer->credit = peer->info.eager_window = 8192;
-    peer->window = context->eager_window;
-    peer->state = HC_PEER_READY;
+    struct hc_peer *peer = hand_context_reach(context, &ep, 8192);
+    peer->info.eager_window = 8192;
     prefer_lending(peer);
-}
-
-static void free_messages(struct hc_list *list)
-{
-    struct hc_list *node;
-    while ((node = hc_list_pop(list))) {
-        struct hcomm_message *message = hc_list_entry(node, struct hcomm_message, match.all);
-        free(message->taken_back);
-        if (!message->pooled)
-            free(message);
-    }
 }
 
 static void destroy_context(struct hcomm_context *context)
 {
-    struct hc_list *node;
-    for (int rank = 0; rank < 2; rank++)
-        if (context->peers[rank])
-            hc_peer_end_operations(context->peers[rank]);
-    FUZZ_CHECK(hc_list_empty(&context->lent) && pool.free == (UINT64_C(1) << HC_SHARES) - 1);
-    while ((node = hc_list_first(&context->comms)))
-        hc_comm_destroy(hc_list_entry(node, struct hcomm_comm, all));
-    hc_barrier_fini(context);
-    free_messages(&context->match.all);
-    free_messages(&context->taken);
-    hc_match_fini(&context->match);
-    for (int rank = 0; rank < 2; rank++)
-        hc_peer_free(context->peers[rank]);
-    hc_wait_fini(context);
-    hc_pool_fini(&context->request_pool);
-    hc_pool_fini(&context->message_pool);
-    hc_pool_fini(&context->op_pool);
-    free(context->ids);
-    free(context->id_generation);
-    free(context->id_next);
-    free(context->peers);
-    free(context);
+    hand_context_free(context);
+    FUZZ_CHECK(pool.free == (UINT64_C(1) << HC_SHARES) - 1);
 }
 
 /* ---- the input: a sequence of steps ---- */
@@ -539,8 +438,8 @@ static void test_one(struct world *world, struct input *input)
     (void)hcomm_test(&world->requests[slot], NULL);
 }
 
-/* What a malformed message ends is over at the next progress; then the peer is there again, else an input would
- * seldom get beyond its first message. */
+/* What a malformed message ends is over at the next progress; then the peer is there again, else an input
+ * would seldom get beyond its first message. */
 static void make_progress(const struct world *world)
 {
     const struct hc_peer *peer = world->context->peers[1];

@@ -2,18 +2,13 @@
 #ifndef TESTS_UNIT_CORE_FAKE_H
 #define TESTS_UNIT_CORE_FAKE_H
 
-#include "runtime/core/barrier.h"
-#include "runtime/core/comm.h"
-#include "runtime/core/core.h"
-#include "runtime/core/lend.h"
-#include "runtime/core/peer.h"
+#include <criterion/criterion.h>
+
+#define HAND_CHECK(condition) cr_assert(condition)
+#include "tests/hand_context.h"
+
 #include "runtime/core/progress.h"
 #include "runtime/core/request.h"
-#include "runtime/core/wait.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { FAKE_WINDOW = 1 << 20, FAKE_EAGER = 2048, FAKE_SENT_MAX = 256 };
 
@@ -78,41 +73,6 @@ static struct hc_share *fake_ep_share(struct hc_ep *ep, uint32_t index)
     return index < HC_SHARES ? &fake.peers[index] : NULL;
 }
 
-static hcomm_status_t fake_mem_reg(struct hc_iface *iface, void *addr, size_t len,
-                                   const struct hc_mem_attr *attr, struct hc_mem **mem)
-{
-    (void)addr, (void)len, (void)attr;
-    *mem = malloc(sizeof(**mem));
-    (*mem)->iface = iface;
-    return HCOMM_OK;
-}
-
-static void fake_mem_dereg(struct hc_mem *mem)
-{
-    free(mem);
-}
-
-static hcomm_status_t fake_rkey_pack(const struct hc_mem *mem, void *buf, size_t *len)
-{
-    (void)mem;
-    (void)memset(buf, 0, 8);
-    *len = 8;
-    return HCOMM_OK;
-}
-
-static hcomm_status_t fake_rkey_unpack(struct hc_ep *ep, const void *buf, size_t len, struct hc_rkey **rkey)
-{
-    (void)buf, (void)len;
-    *rkey = malloc(sizeof(**rkey));
-    (*rkey)->iface = ep->iface;
-    return HCOMM_OK;
-}
-
-static void fake_rkey_release(struct hc_rkey *rkey)
-{
-    free(rkey);
-}
-
 static unsigned fake_progress(struct hc_iface *iface)
 {
     (void)iface;
@@ -133,11 +93,11 @@ static const struct hc_transport fake_transport = {
     .put = fake_put,
     .shares = fake_shares,
     .ep_share = fake_ep_share,
-    .mem_reg = fake_mem_reg,
-    .mem_dereg = fake_mem_dereg,
-    .rkey_pack = fake_rkey_pack,
-    .rkey_unpack = fake_rkey_unpack,
-    .rkey_release = fake_rkey_release,
+    .mem_reg = hand_mem_reg,
+    .mem_dereg = hand_mem_dereg,
+    .rkey_pack = hand_rkey_pack,
+    .rkey_unpack = hand_rkey_unpack,
+    .rkey_release = hand_rkey_release,
     .ep_destroy = fake_ep_destroy,
 };
 
@@ -157,91 +117,13 @@ static struct hc_iface fake_iface = {
 };
 static struct hc_ep fake_ep = {.iface = &fake_iface, .peer = 1};
 
-static const struct hc_boot_job fake_job = {
-    .rank = 0, .size = 2, .local_size = 2, .num_hosts = 1, .name_space = "fake", .hostname = "nowhere"};
-
-/* Messages to rank 1 that may be lent are. */
-static void fake_reach_peer(struct hcomm_context *context)
-{
-    struct hc_peer *peer = hc_peer_get(context, 1);
-    cr_assert_not_null(peer);
-    peer->ep = &fake_ep;
-    fake_ep.user = peer;
-    peer->ops = &fake_transport;
-    peer->attr = &fake_iface.attr;
-    peer->eager_max = FAKE_EAGER;
-    peer->zcopy_min = SIZE_MAX;
-    peer->credit = peer->window = FAKE_WINDOW;
-    peer->state = HC_PEER_READY;
-    peer->lend_min = hc_lend_min(peer);
-    for (int i = 0; i < HC_LENDER_CLASSES; i++)
-        peer->lender.classes[i] =
-            (struct hc_lender_class){.count = HC_LENDER_FIRST, .copy_cost = 1000000, .lend_cost = 1};
-}
-
 static struct hcomm_context *fake_context(void)
 {
-    struct hcomm_context *context = aligned_alloc(64, hc_align_up(sizeof(*context), 64));
-    cr_assert_not_null(context);
-    (void)memset(context, 0, sizeof(*context));
     (void)memset(&fake, 0, sizeof(fake));
     hc_share_pool_init(&fake.pool, fake.own);
-    cr_assert_eq(hc_settings_load(NULL, &context->settings, NULL), HCOMM_OK);
-    context->job = &fake_job;
-    context->eager_window = FAKE_WINDOW;
-    hc_pool_init(&context->request_pool, sizeof(struct hcomm_request), 4);
-    hc_pool_init(&context->message_pool, sizeof(struct hcomm_message) + 256, 4);
-    hc_pool_init(&context->op_pool, 64, 4);
-    hc_list_init(&context->pending);
-    hc_list_init(&context->fetching);
-    hc_list_init(&context->failing);
-    hc_list_init(&context->lent);
-    hc_list_init(&context->taken);
-    context->peers = calloc(2, sizeof(struct hc_peer *));
-    context->done_send = (struct hcomm_request){
-        .kind = HC_REQUEST_SEND, .complete = true, .immortal = true, .context = context};
-    context->done_recv = (struct hcomm_request){
-        .kind = HC_REQUEST_RECV, .complete = true, .immortal = true, .context = context};
-    context->ifaces[0].iface = &fake_iface;
-    context->num_ifaces = 1;
-    cr_assert_eq(hc_match_init(&context->match), HCOMM_OK);
-    cr_assert_eq(hc_wait_init(context), HCOMM_OK);
-    cr_assert_eq(hc_comm_create_builtin(context), HCOMM_OK);
-    fake_reach_peer(context);
+    struct hcomm_context *context = hand_context_new(&fake_iface, FAKE_WINDOW);
+    hand_context_lend(hand_context_reach(context, &fake_ep, FAKE_WINDOW));
     return context;
-}
-
-static void fake_free_messages(struct hc_list *list)
-{
-    struct hc_list *node;
-    while ((node = hc_list_pop(list))) {
-        struct hcomm_message *message = hc_list_entry(node, struct hcomm_message, match.all);
-        free(message->taken_back);
-        if (!message->pooled)
-            free(message);
-    }
-}
-
-static void fake_context_free(struct hcomm_context *context)
-{
-    hc_peer_end_operations(context->peers[1]);
-    cr_assert(hc_list_empty(&context->lent));
-    hc_comm_destroy(context->world);
-    hc_comm_destroy(context->self);
-    hc_barrier_fini(context);
-    fake_free_messages(&context->match.all);
-    fake_free_messages(&context->taken);
-    hc_match_fini(&context->match);
-    hc_peer_free(context->peers[1]);
-    hc_wait_fini(context);
-    hc_pool_fini(&context->request_pool);
-    hc_pool_fini(&context->message_pool);
-    hc_pool_fini(&context->op_pool);
-    free(context->ids);
-    free(context->id_generation);
-    free(context->id_next);
-    free(context->peers);
-    free(context);
 }
 
 /* A message of rank 1 in memory of exactly its size. */

@@ -39,7 +39,7 @@ Test(core_lend, what_finds_no_room_is_tried_once_per_progress)
     cr_assert_eq(fake.sent[HC_WIRE_PAYLOAD], LENT);
     for (int i = 0; i < LENT; i++)
         cr_assert_eq(hcomm_wait(&requests[i], NULL), HCOMM_OK);
-    fake_context_free(context);
+    hand_context_free(context);
 }
 
 static struct hc_wire_rts lent_rts(const struct hcomm_context *context)
@@ -72,7 +72,7 @@ Test(core_lend, fetching_that_is_not_possible_now_is_tried_again)
     cr_assert_eq(hcomm_wait(&request, NULL), HCOMM_OK);
     cr_assert_eq(fake.sent[HC_WIRE_FIN], 1);
     cr_assert(buf[0] == 'g' && buf[SIZE - 1] == 'g');
-    fake_context_free(context);
+    hand_context_free(context);
 }
 
 /* ---- both sides copy ---- */
@@ -117,9 +117,9 @@ static void expect_over(struct hcomm_context *context, hcomm_request_t *request)
     cr_assert_eq(hcomm_wait(request, NULL), HCOMM_OK);
     struct hc_peer *peer = context->peers[1];
     unsigned guards = peer->guard_generation != 0;
-    cr_assert_eq(__builtin_popcountll(fake.pool.free), HC_SHARES - guards);
+    cr_assert_eq((unsigned)__builtin_popcountll(fake.pool.free), HC_SHARES - guards);
     cr_assert_eq(peer->num_lent + peer->num_joined, 0);
-    fake_context_free(context);
+    hand_context_free(context);
 }
 
 Test(core_lend, receiver_fetches_all_that_the_sender_leaves)

@@ -61,7 +61,7 @@ Test(core_malformed, wrong_lengths_and_unknown_kinds_end_the_connection)
         fake_arrive(context, wrong_lengths[i].id, NULL, 0, wrong_lengths[i].len);
         expect_end(context, wrong_lengths[i].name);
         cr_assert_eq(hcomm_wait(&waiting, NULL), HCOMM_ERR_PROTOCOL);
-        fake_context_free(context);
+        hand_context_free(context);
     }
 }
 
@@ -71,11 +71,11 @@ Test(core_malformed, what_a_transport_finds_malformed_is_no_lost_peer)
     struct hcomm_context *context = fake_context();
     hc_core_ep_failed(context, context->peers[1]->ep, HCOMM_ERR_PROTOCOL);
     expect_end(context, "broke");
-    fake_context_free(context);
+    hand_context_free(context);
     context = fake_context();
     hc_core_ep_failed(context, context->peers[1]->ep, HCOMM_ERR_IO);
     cr_assert_eq(context->peers[1]->failure, HCOMM_ERR_PEER_LOST);
-    fake_context_free(context);
+    hand_context_free(context);
 }
 
 static struct hc_wire_rts rts_of(const struct hcomm_context *context, bool lent)
@@ -94,13 +94,13 @@ Test(core_malformed, impossible_envelopes_end_the_connection)
     struct hcomm_context *context = fake_context();
     fake_arrive(context, HC_WIRE_EAGER, &match, sizeof(match), SIZE);
     expect_end(context, "EAGER");
-    fake_context_free(context);
+    hand_context_free(context);
     context = fake_context();
     struct hc_wire_rts rts = rts_of(context, false);
     rts.offer = HC_OFFER_SELF + 1;
     fake_arrive(context, HC_WIRE_RTS, &rts, sizeof(rts), 0);
     expect_end(context, "offer is unknown");
-    fake_context_free(context);
+    hand_context_free(context);
 }
 
 /* A receive that has asked for the pieces of its message. */
@@ -124,7 +124,7 @@ Test(core_malformed, data_beyond_the_message_ends_the_connection)
         fake_arrive(context, HC_WIRE_DATA, &data, sizeof(data), SIZE);
         expect_end(context, "beyond the message");
         cr_assert_eq(hcomm_wait(&request, NULL), HCOMM_ERR_PROTOCOL);
-        fake_context_free(context);
+        hand_context_free(context);
     }
 }
 
@@ -140,7 +140,7 @@ Test(core_malformed, cts_for_more_than_was_announced_ends_the_connection)
         fake_arrive(context, HC_WIRE_CTS, &cts, sizeof(cts), 0);
         expect_end(context, "CTS");
         cr_assert_eq(hcomm_wait(&request, NULL), HCOMM_ERR_PROTOCOL);
-        fake_context_free(context);
+        hand_context_free(context);
     }
 }
 
@@ -154,7 +154,7 @@ Test(core_malformed, payload_that_was_not_announced_ends_the_connection)
         cr_assert_eq(context->peers[1]->state, HC_PEER_READY);
         fake_arrive(context, HC_WIRE_PAYLOAD, &payload, sizeof(payload), lent ? LONG - 1 : LONG);
         expect_end(context, "not what was announced");
-        fake_context_free(context);
+        hand_context_free(context);
     }
 }
 
@@ -186,7 +186,7 @@ Test(core_malformed, messages_to_requests_that_are_gone_are_dropped)
     deliver_late(context, id);
     deliver_late(context, UINT64_MAX);
     cr_assert_eq(context->peers[1]->state, HC_PEER_READY);
-    fake_context_free(context);
+    hand_context_free(context);
 }
 
 /* A second CTS, which is not certain to be wrong, is dropped, and the message goes on as the first said. */
@@ -201,5 +201,5 @@ Test(core_malformed, second_cts_is_dropped)
     cr_assert_eq(hcomm_wait(&request, NULL), HCOMM_OK);
     cr_assert_eq(context->peers[1]->state, HC_PEER_READY);
     cr_assert_eq(fake.sent[HC_WIRE_DATA], LONG / FAKE_EAGER);
-    fake_context_free(context);
+    hand_context_free(context);
 }

@@ -118,10 +118,10 @@ tests_unit_mem_pool_LDADD = $(UNIT_LIBS)
 # core: the ways of messages
 UNIT_TESTS += tests/unit/core_chooser tests/unit/core_lend tests/unit/core_lender \
 	tests/unit/core_malformed
-tests_unit_core_malformed_SOURCES = tests/unit/core_malformed.c tests/unit/core_fake.h
+tests_unit_core_malformed_SOURCES = tests/unit/core_malformed.c tests/unit/core_fake.h tests/hand_context.h
 tests_unit_core_malformed_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_core_malformed_LDADD = $(UNIT_LIBS)
-tests_unit_core_lend_SOURCES = tests/unit/core_lend.c tests/unit/core_fake.h
+tests_unit_core_lend_SOURCES = tests/unit/core_lend.c tests/unit/core_fake.h tests/hand_context.h
 tests_unit_core_lend_CFLAGS = $(UNIT_CFLAGS)
 tests_unit_core_lend_LDADD = $(UNIT_LIBS)
 tests_unit_core_lender_SOURCES = tests/unit/core_lender.c

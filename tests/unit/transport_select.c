@@ -70,13 +70,12 @@ Test(transport_select, unknown_name_is_answered_alike_when_one_transport_was_ask
     (void)snprintf(all, sizeof(all), "%s", hc_error_detail());
     cr_assert(strstr(all, "there are self, shm, ofi:"), "%s", all);
     for (size_t i = 0; hc_transports[i]; i++) {
-        bool is_ofi = hc_transports[i] == &hc_transport_ofi;
         settings.transports = "verbs";
         cr_assert(hc_transport_query_one(hc_transports[i], &list) == HCOMM_ERR_CONFIG);
         cr_assert(strcmp(hc_error_detail(), all) == 0, "%s", hc_error_detail());
         settings.transports = "ofi:nothing";
-        cr_assert((hc_transport_query_one(hc_transports[i], &list) == HCOMM_ERR_CONFIG) == is_ofi,
-                  "libfabric is not asked while starting on one host");
+        cr_assert(hc_transport_query_one(hc_transports[i], &list) == HCOMM_ERR_CONFIG,
+                  "refused whether or not libfabric is asked while starting");
     }
 }
 
